@@ -1,0 +1,3 @@
+module memoc
+
+go 1.26
