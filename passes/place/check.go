@@ -1,0 +1,73 @@
+package place
+
+import "fmt"
+
+// Check verifies a placement against its problem: one offset for each buffer,
+// none negative, each aligned, fixed ones where they must be, all below the
+// capacity if there is one, and no byte owned by two buffers at one step. It is
+// plain and quadratic on purpose, and calls nothing that the solver is made of.
+func Check(p *Problem, offsets []int64) error {
+	if len(offsets) != len(p.Buffers) {
+		return fmt.Errorf("place: %d offsets for %d buffers", len(offsets), len(p.Buffers))
+	}
+	for i, b := range p.Buffers {
+		at := offsets[i]
+		switch {
+		case b.Fixed && at != b.Offset:
+			return fmt.Errorf("place: buffer %d (%q) is at %d, fixed at %d", i, b.ID, at, b.Offset)
+		case b.Size == 0 || b.Start >= b.End:
+			continue // owns nothing
+		case at < 0:
+			return fmt.Errorf("place: buffer %d (%q) has negative offset %d", i, b.ID, at)
+		case b.Align > 1 && at%b.Align != 0:
+			return fmt.Errorf("place: buffer %d (%q) is at %d, no multiple of %d", i, b.ID, at, b.Align)
+		case at+b.Size < at:
+			return fmt.Errorf("place: buffer %d (%q) at %d ends past 2^63", i, b.ID, at)
+		case p.Capacity > 0 && at+b.Size > p.Capacity:
+			return fmt.Errorf("place: buffer %d (%q) ends at %d, past the capacity %d", i, b.ID, at+b.Size, p.Capacity)
+		}
+	}
+	for i := range p.Buffers {
+		a := &p.Buffers[i]
+		for j := range p.Buffers[:i] {
+			b := &p.Buffers[j]
+			if offsets[i] >= offsets[j]+b.Size || offsets[j] >= offsets[i]+a.Size {
+				continue // no byte in common (nor is there with an empty one)
+			}
+			if a.Start >= b.End || b.Start >= a.End || a.Size == 0 || b.Size == 0 {
+				continue
+			}
+			if step, ok := bothLive(a, b); ok {
+				return fmt.Errorf("place: buffers %d (%q) and %d (%q) share bytes at step %d: [%d,%d) and [%d,%d)",
+					j, b.ID, i, a.ID, step, offsets[j], offsets[j]+b.Size, offsets[i], offsets[i]+a.Size)
+			}
+		}
+	}
+	return nil
+}
+
+// bothLive finds the first step at which both buffers own their bytes. A first
+// such step begins an active stretch of one of them, so only starts are tried.
+func bothLive(a, b *Buffer) (step int, ok bool) {
+	try := func(at int) {
+		if liveAt(a, at) && liveAt(b, at) && (!ok || at < step) {
+			step, ok = at, true
+		}
+	}
+	for _, x := range []*Buffer{a, b} {
+		try(x.Start)
+		for _, g := range x.Gaps {
+			try(g.End)
+		}
+	}
+	return step, ok
+}
+
+func liveAt(b *Buffer, step int) bool {
+	for _, g := range b.Gaps {
+		if g.Start <= step && step < g.End {
+			return false
+		}
+	}
+	return b.Start <= step && step < b.End
+}
