@@ -52,6 +52,9 @@
 #endif
 
 #if MEMOC_CUDA
+#ifndef CUDA_NO_HALF
+#define CUDA_NO_HALF  // no global name "half" beside memoc::half
+#endif
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
