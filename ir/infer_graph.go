@@ -1,0 +1,149 @@
+package ir
+
+import (
+	"memoc/ir/diag"
+)
+
+// InferNode sets the types of n's outputs by its operator's rule. Outputs of
+// unknown operators keep what the file declared.
+func InferNode(g *Graph, n *Node) error {
+	if n.Decl == nil {
+		return nil
+	}
+	if n.Version > 0 && n.Decl.SinceVersion(n.Version) == 0 {
+		return n.Errorf("opset", "operator %s does not exist in opset %d (it came with %d)", n.FullOp(), n.Version, n.Decl.Since[0])
+	}
+	c := NewInferCtx(g, n)
+	c.Subgraph = inferSubgraph
+	if err := n.Decl.Infer(c); err != nil {
+		return err
+	}
+	for i, v := range n.Out {
+		if v == nil {
+			continue
+		}
+		t, ints := c.Result(i)
+		if t.Kind != NoType {
+			v.Type = t
+		}
+		v.Ints = ints
+	}
+	return nil
+}
+
+// inferSubgraph binds the inputs of a subgraph and infers its nodes.
+func inferSubgraph(g *Graph, in []Type) ([]Type, error) {
+	for i, t := range in {
+		if i < len(g.Inputs) && t.Kind != NoType {
+			g.Inputs[i].Type = t
+		}
+	}
+	for _, n := range g.Nodes {
+		if err := InferNode(g, n); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]Type, len(g.Outputs))
+	for i, v := range g.Outputs {
+		out[i] = v.Type
+	}
+	return out, nil
+}
+
+// InferOptions steer InferGraph.
+type InferOptions struct {
+	Dims   map[string]Dim // bindings of symbols
+	Strict bool           // a contradiction between declared and inferred types is an error
+	Report func(*diag.Diagnostic)
+}
+
+// InferGraph infers every node in order. Types that the file declared (on
+// values as loaded) refine what inference leaves open; where they contradict
+// it, the inferred type wins with a warning.
+func InferGraph(g *Graph, opt InferOptions) error {
+	for _, vs := range [][]*Value{g.Inputs, g.Inits} {
+		for _, v := range vs {
+			v.Type = v.Type.Bind(opt.Dims)
+		}
+	}
+	for _, n := range g.Nodes {
+		declared := make([]Type, len(n.Out))
+		for i, v := range n.Out {
+			if v != nil {
+				declared[i] = v.Type.Bind(opt.Dims)
+				v.Type = declared[i]
+			}
+		}
+		if err := InferNode(g, n); err != nil {
+			return err
+		}
+		for i, v := range n.Out {
+			if v == nil {
+				continue
+			}
+			t, conflict := refine(v.Type, declared[i])
+			v.Type = t
+			if !conflict {
+				continue
+			}
+			d := &diag.Diagnostic{ID: "shape-contradiction", Severity: diag.Warning, Loc: n.DiagLoc(),
+				Message: "the file declares " + declared[i].String() + " but the operator gives " + t.String() + "; the latter is used"}
+			d.Loc.Value = v.Name
+			if opt.Strict {
+				d.Severity = diag.Error
+				return d
+			}
+			if opt.Report != nil {
+				opt.Report(d)
+			}
+		}
+	}
+	return nil
+}
+
+// refine completes an inferred type by a declared one. conflict is true where
+// they cannot both be right.
+func refine(inferred, declared Type) (t Type, conflict bool) {
+	if inferred.Kind == NoType {
+		return declared, false
+	}
+	if declared.Kind == NoType {
+		return inferred, false
+	}
+	if inferred.Kind != declared.Kind {
+		return inferred, true
+	}
+	if inferred.Kind != TensorKind {
+		return inferred, false
+	}
+	t = inferred
+	if t.DType == Undefined {
+		t.DType = declared.DType
+	} else if declared.DType != Undefined && declared.DType != t.DType {
+		return inferred, true
+	}
+	if !declared.Shape.Ranked {
+		return t, false
+	}
+	if !t.Shape.Ranked {
+		t.Shape = declared.Shape
+		return t, false
+	}
+	if t.Shape.Rank() != declared.Shape.Rank() {
+		return inferred, true
+	}
+	dims := make([]Dim, len(t.Shape.Dims))
+	for i, d := range t.Shape.Dims {
+		dims[i] = d
+		_, known := d.Int()
+		_, declaredKnown := declared.Shape.Dims[i].Int()
+		switch {
+		case known && declaredKnown && !d.Equal(declared.Shape.Dims[i]):
+			return inferred, true
+		case !known && declaredKnown:
+			dims[i] = declared.Shape.Dims[i]
+		}
+	}
+	t.Shape = Dims(dims...)
+	return t, false
+}

@@ -1,0 +1,193 @@
+package ir
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/x448/float16"
+)
+
+// Floats reads the elements as float64. Every numeric type up to 32 bits and
+// float64 converts exactly; int64 and uint64 beyond 2^53 round. The result may
+// share storage with a Double tensor and must not be written.
+func (t *Tensor) Floats() []float64 {
+	switch t.DType {
+	case Double:
+		return View[float64](t)
+	case Float:
+		return convert(View[float32](t), func(x float32) float64 { return float64(x) })
+	case Float16:
+		return convert(View[uint16](t), func(x uint16) float64 { return float64(float16.Frombits(x).Float32()) })
+	case BFloat16:
+		return convert(View[uint16](t), func(x uint16) float64 { return float64(math.Float32frombits(uint32(x) << 16)) })
+	}
+	return convert(t.Ints(), func(x int64) float64 { return float64(x) })
+}
+
+// Ints reads the elements as int64 (uint64 above 2^63 wraps; floats truncate
+// toward zero). The result may share storage with an Int64 tensor and must not
+// be written.
+func (t *Tensor) Ints() []int64 {
+	switch t.DType {
+	case Int64:
+		return View[int64](t)
+	case Int32:
+		return toInts(View[int32](t))
+	case Int16:
+		return toInts(View[int16](t))
+	case Int8:
+		return toInts(View[int8](t))
+	case Uint8, Bool:
+		return toInts(View[uint8](t))
+	case Uint16:
+		return toInts(View[uint16](t))
+	case Uint32:
+		return toInts(View[uint32](t))
+	case Uint64:
+		return toInts(View[uint64](t))
+	case Int4, Uint4:
+		return nibbles(t)
+	case Float, Double, Float16, BFloat16:
+		return convert(t.Floats(), func(x float64) int64 { return int64(x) })
+	}
+	panic(fmt.Sprintf("BUG: Ints of %s", t.DType))
+}
+
+func nibbles(t *Tensor) []int64 {
+	out := make([]int64, t.Len())
+	for i := range out {
+		v := int64(t.Data[i/2] >> (4 * (i % 2)) & 0xf)
+		if t.DType == Int4 && v > 7 {
+			v -= 16
+		}
+		out[i] = v
+	}
+	return out
+}
+
+func convert[A, B any](in []A, f func(A) B) []B {
+	out := make([]B, len(in))
+	for i, x := range in {
+		out[i] = f(x)
+	}
+	return out
+}
+
+func toInts[E element](in []E) []int64 {
+	return convert(in, func(x E) int64 { return int64(x) })
+}
+
+// SetFloats stores float64 values, rounded to nearest even (integers: toward
+// zero, saturating).
+func SetFloats(t *Tensor, vals []float64) {
+	switch t.DType {
+	case Double:
+		copy(View[float64](t), vals)
+	case Float:
+		for i, d := 0, View[float32](t); i < len(d); i++ {
+			d[i] = float32(vals[i])
+		}
+	case Float16:
+		for i, d := 0, View[uint16](t); i < len(d); i++ {
+			d[i] = Float16Bits(vals[i])
+		}
+	case BFloat16:
+		for i, d := 0, View[uint16](t); i < len(d); i++ {
+			d[i] = BFloat16Bits(vals[i])
+		}
+	default:
+		SetInts(t, convert(vals, saturate))
+	}
+}
+
+func saturate(x float64) int64 {
+	switch {
+	case x != x:
+		return 0
+	case x >= math.MaxInt64:
+		return math.MaxInt64
+	case x <= math.MinInt64:
+		return math.MinInt64
+	}
+	return int64(x)
+}
+
+// SetInts stores integers, wrapping like C (Bool: nonzero is 1).
+func SetInts(t *Tensor, vals []int64) {
+	switch t.DType {
+	case Int64:
+		copy(View[int64](t), vals)
+	case Int32:
+		fromInts(View[int32](t), vals)
+	case Int16:
+		fromInts(View[int16](t), vals)
+	case Int8:
+		fromInts(View[int8](t), vals)
+	case Uint8:
+		fromInts(View[uint8](t), vals)
+	case Uint16:
+		fromInts(View[uint16](t), vals)
+	case Uint32:
+		fromInts(View[uint32](t), vals)
+	case Uint64:
+		fromInts(View[uint64](t), vals)
+	case Bool:
+		for i := range t.Data {
+			t.Data[i] = 0
+			if vals[i] != 0 {
+				t.Data[i] = 1
+			}
+		}
+	case Int4, Uint4:
+		clear(t.Data)
+		for i, v := range vals {
+			t.Data[i/2] |= byte(v&0xf) << (4 * (i % 2))
+		}
+	case Float, Double, Float16, BFloat16:
+		SetFloats(t, convert(vals, func(x int64) float64 { return float64(x) }))
+	default:
+		panic(fmt.Sprintf("BUG: SetInts of %s", t.DType))
+	}
+}
+
+func fromInts[E element](dst []E, vals []int64) {
+	for i := range dst {
+		dst[i] = E(vals[i])
+	}
+}
+
+// Float16Bits rounds to IEEE binary16, to nearest even in one step (a
+// detour over float32 would round twice).
+func Float16Bits(x float64) uint16 {
+	return float16.Fromfloat32(roundToOdd(x)).Bits()
+}
+
+// BFloat16Bits rounds to bfloat16, to nearest even in one step.
+func BFloat16Bits(x float64) uint16 {
+	f := roundToOdd(x)
+	u := math.Float32bits(f)
+	if f != f {
+		return uint16(u>>16) | 0x40
+	}
+	return uint16((u + 0x7fff + u>>16&1) >> 16)
+}
+
+// roundToOdd converts to float32 such that a second rounding to a narrower
+// type gives what one rounding of x would: inexact results get an odd
+// significand (Boldo and Melquiond, "Emulation of FMA and correctly rounded
+// sums", 2008).
+func roundToOdd(x float64) float32 {
+	f := float32(x)
+	if float64(f) == x || f != f || math.IsInf(float64(f), 0) {
+		return f
+	}
+	u := math.Float32bits(f)
+	if u&1 == 1 {
+		return f
+	}
+	// f was rounded to an even neighbour; the odd one lies on x's other side.
+	if math.Abs(float64(f)) < math.Abs(x) {
+		return math.Float32frombits(u + 1)
+	}
+	return math.Float32frombits(u - 1)
+}
