@@ -252,10 +252,10 @@ MEMOC_DTYPE(bool, boolean);
 // ---------------------------------------------------------------------------------------------------------------
 // Shapes and indices
 
-constexpr int kMaxRank = 8;
+constexpr int kMaxRank = 12;
 constexpr int kMaxInts = 32;
 
-// Dims is a shape, or a list of strides of the same rank. It is a value: capture it.
+// Dims is a shape, a list of strides of the same rank, or any other short list of numbers. It is a value: capture it.
 struct Dims {
   int rank = 0;
   int64_t d[kMaxRank] = {};
@@ -457,6 +457,19 @@ template <class T> MEMOC_FN T mod(T a, T b) {
 
 }  // namespace m
 
+// The same under names that clash with nothing.
+#define MEMOC_OF1(NAME) \
+  template <class T> MEMOC_FN T NAME##_of(T x) { return m::NAME(x); }
+#define MEMOC_OF2(NAME) \
+  template <class T> MEMOC_FN T NAME##_of(T a, T b) { return m::NAME(a, b); }
+MEMOC_OF1(abs) MEMOC_OF1(sign) MEMOC_OF1(exp) MEMOC_OF1(expm1) MEMOC_OF1(log) MEMOC_OF1(log1p) MEMOC_OF1(sqrt)
+MEMOC_OF1(rsqrt) MEMOC_OF1(sin) MEMOC_OF1(cos) MEMOC_OF1(tan) MEMOC_OF1(asin) MEMOC_OF1(acos) MEMOC_OF1(atan)
+MEMOC_OF1(sinh) MEMOC_OF1(cosh) MEMOC_OF1(tanh) MEMOC_OF1(asinh) MEMOC_OF1(acosh) MEMOC_OF1(atanh) MEMOC_OF1(erf)
+MEMOC_OF1(floor) MEMOC_OF1(ceil) MEMOC_OF1(trunc) MEMOC_OF1(round_even) MEMOC_OF1(sigmoid) MEMOC_OF1(softplus)
+MEMOC_OF2(max) MEMOC_OF2(min) MEMOC_OF2(pow) MEMOC_OF2(div) MEMOC_OF2(mod) MEMOC_OF2(fmod)
+#undef MEMOC_OF1
+#undef MEMOC_OF2
+
 // ---------------------------------------------------------------------------------------------------------------
 // Random numbers: Philox4x32-10, counter based, so the i-th number needs no state. package ir holds the Go twin.
 
@@ -486,6 +499,16 @@ MEMOC_FN Philox philox_at(uint64_t seed, uint64_t index, uint64_t step) {
 
 // uniform01 is in [0, 1), a multiple of 2^-24.
 MEMOC_FN float uniform01(uint32_t word) { return float(word >> 8) * float_from_bits(0x33800000u); }
+
+// Random is the random numbers of one node in one step. The run's seed and the step number lie in device memory, so
+// that a captured graph can be launched again: read them in a launch only.
+struct Random {
+  uint64_t name;          // hash of the original node's name
+  const uint64_t* state;  // seed, step
+
+  MEMOC_FN Philox words(int64_t i) const { return philox_at(state[0] ^ name, uint64_t(i), state[1]); }
+  MEMOC_FN float uniform(int64_t i) const { return uniform01(words(i).w[0]); }
+};
 
 // normal01 is Box-Muller over two words.
 MEMOC_FN float normal01(uint32_t w0, uint32_t w1) {
