@@ -324,11 +324,11 @@ Machine::Machine(const MachineConfig& c) : impl_(new Impl) {
     if (!im.size[s]) continue;
     void* p = nullptr;
     if (posix_memalign(&p, kAlign, size_t(im.size[s]))) {
-      if (im.base[0]) free(im.base[0]);
+      free(im.base[0]);
       delete impl_;
       throw Error{s ? err_host_memory : err_device_memory,
                   text("%s arena: no memory for %lld bytes (device arena %lld, host arena %lld)", space_name(Space(s)),
-                       (long long)im.size[s], (long long)c.device_bytes, (long long)c.host_bytes)};
+                       (long long)(s ? c.host_bytes : c.device_bytes), (long long)c.device_bytes, (long long)c.host_bytes)};
     }
     im.base[s] = static_cast<unsigned char*>(p);
     memset(p, kPoison, size_t(im.size[s]));
