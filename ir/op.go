@@ -54,6 +54,13 @@ type Op struct {
 	// operators that move no data. Optional.
 	View func(n *Node, out int) (in int)
 
+	// Function writes a node of the operator as a model-local function of
+	// standard operators with the same values, for operators that stock
+	// runtimes do not know. The function is made for the element types, ranks,
+	// attributes and present inputs of this node, which its Overload spells;
+	// nodes that agree in them share it. It works for any dims. Optional.
+	Function func(n *Node) (*Function, error)
+
 	// Samples drive every generic test of the operator; at least one.
 	Samples func() []Sample
 }
