@@ -15,9 +15,10 @@ type Kernel struct {
 	Args   []KernelArg
 
 	// Pointwise is a C++ expression for the single output over x0, x1, …: the
-	// present inputs converted to the compute type and broadcast as ONNX does.
-	// `acc_t` names the compute type (float for half types, the type itself
-	// for float, double and integers). Empty where Func is set.
+	// present inputs, broadcast as ONNX does, each as the compute type of its
+	// own element type (float for half types; float, double, integers and bool
+	// are their own). `acc_t` names the compute type of the output, or of the
+	// first input where the output is bool. Empty where Func is set.
 	Pointwise string
 }
 

@@ -1,0 +1,279 @@
+package ops
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"memoc/ir"
+)
+
+// span is positions [lo,hi) of an axis.
+type span struct{ lo, hi int64 }
+
+// TestAxes holds every claim of Axes against execution, in two ways. Elements
+// that a claim calls irrelevant are overwritten: the positions in question
+// must not change. And where all links follow, the node is run on the slices
+// alone: it must give that slice of the output. (An operator that carries a
+// shape, such as Slice, is no such node on a slice; inference tells.)
+func TestAxes(t *testing.T) {
+	eachSample(t, func(t *testing.T, op *ir.Op, s ir.Sample) {
+		b := mustBuild(t, op, s, asConstants)
+		whole := mustEval(t, b)
+		m := op.Axes(b.node)
+		for o, axes := range m.Out {
+			if axes == nil {
+				continue
+			}
+			y, ok := whole[o].(*ir.Tensor)
+			if !ok || len(axes) != len(y.Dims) {
+				t.Errorf("output %d: %d axes claimed of %s", o, len(axes), b.node.Out[o].Type)
+				continue
+			}
+			for a, links := range axes {
+				if links == nil {
+					continue
+				}
+				for _, r := range spansOf(y.Dims[a]) {
+					checkIndependent(t, op, s, o, a, links, r, y)
+					checkSliceRun(t, op, s, o, a, links, r, y)
+				}
+			}
+		}
+		checkPartialSums(t, op, s, m, whole)
+	})
+}
+
+func spansOf(n int64) []span {
+	out := []span{{0, 0}}
+	for i := range min(n, 4) {
+		out = append(out, span{i, i + 1})
+	}
+	if n > 2 {
+		out = append(out, span{1, n}, span{0, n - 1})
+	}
+	return out
+}
+
+// needed is which positions of the linked input axis the output span r needs.
+func needed(l ir.AxisLink, r span, extent int64) span {
+	if r.lo == r.hi {
+		return span{}
+	}
+	n := span{0, extent}
+	switch l.Rel {
+	case ir.Follow:
+		n = span{r.lo + l.Lo, r.hi + l.Lo}
+	case ir.Window:
+		n = span{r.lo*l.Stride + l.Lo, (r.hi-1)*l.Stride + l.Hi + 1}
+	case ir.Prefix:
+		n = span{0, r.hi + l.Hi}
+	case ir.Merge:
+		n = span{r.lo / l.Inner, (r.hi + l.Inner - 1) / l.Inner}
+	case ir.Split:
+		n = span{r.lo * l.Inner, r.hi * l.Inner}
+	}
+	n.lo = min(max(n.lo, 0), extent)
+	n.hi = max(min(n.hi, extent), n.lo)
+	return n
+}
+
+// checkIndependent overwrites what the claim for output span r leaves out.
+func checkIndependent(t *testing.T, op *ir.Op, s ir.Sample, o, a int, links ir.OutAxis, r span, y *ir.Tensor) {
+	t.Helper()
+	m := s
+	m.In = slices.Clone(s.In)
+	for i, x := range s.In {
+		keep := map[int][]span{} // axis: spans, of which an element needs one for each axis
+		for _, l := range links {
+			if l.In != i {
+				continue
+			}
+			if absent(s, i) || l.Axis < 0 || l.Axis >= len(x.Dims) {
+				t.Errorf("output %d axis %d: link to axis %d of input %d, which has none such", o, a, l.Axis, i)
+				return
+			}
+			keep[l.Axis] = append(keep[l.Axis], needed(l, r, x.Dims[l.Axis]))
+		}
+		if len(keep) > 0 {
+			m.In[i] = garbageOutside(x, keep)
+		}
+	}
+	b, err := build(op, m, asConstants)
+	if err != nil {
+		return // a garbled shape is no node of this form
+	}
+	out, err := b.eval()
+	if err != nil {
+		t.Errorf("output %d axis %d span %v: with other values elsewhere: %v", o, a, r, err)
+		return
+	}
+	got, ok := out[o].(*ir.Tensor)
+	if !ok || !slices.Equal(got.Dims, y.Dims) {
+		t.Errorf("output %d axis %d: the shape depends on values outside %v", o, a, r)
+		return
+	}
+	if !sameBits(slice(got, a, r), slice(y, a, r)) {
+		t.Errorf("output %d axis %d: positions %v depend on more than %+v says", o, a, r, links)
+	}
+}
+
+// garbageOutside replaces the elements outside of the spans. Floats get other
+// values; integers, which may be indices, change places.
+func garbageOutside(x *ir.Tensor, keep map[int][]span) *ir.Tensor {
+	y := ir.NewTensor(x.DType, x.Dims...)
+	copy(y.Data, x.Data)
+	var outside []int
+	for i := range int(x.Len()) {
+		rest, in := int64(i), true
+		for a := len(x.Dims) - 1; a >= 0; a-- {
+			p := rest % x.Dims[a]
+			rest /= x.Dims[a]
+			if spans, ok := keep[a]; ok && !slices.ContainsFunc(spans, func(r span) bool { return r.lo <= p && p < r.hi }) {
+				in = false
+			}
+		}
+		if !in {
+			outside = append(outside, i)
+		}
+	}
+	switch {
+	case x.DType == ir.String || x.DType.Bits() < 8:
+	case x.DType.IsFloat():
+		vals := slices.Clone(x.Floats())
+		for k, i := range outside {
+			vals[i] = 3.25 - 1.5*vals[i] + float64(k%3)
+		}
+		ir.SetFloats(y, vals)
+	default:
+		size := x.DType.Bits() / 8
+		for k, i := range outside {
+			j := outside[(k+1)%len(outside)]
+			copy(y.Data[i*size:(i+1)*size], x.Data[j*size:(j+1)*size])
+		}
+	}
+	return y
+}
+
+// checkSliceRun runs the node on slices where all links follow.
+func checkSliceRun(t *testing.T, op *ir.Op, s ir.Sample, o, a int, links ir.OutAxis, r span, y *ir.Tensor) {
+	t.Helper()
+	m := s
+	m.In = slices.Clone(s.In)
+	for _, l := range links {
+		if l.Rel != ir.Follow || l.In >= len(s.In) {
+			return
+		}
+		m.In[l.In] = slice(m.In[l.In], l.Axis, needed(l, r, m.In[l.In].Dims[l.Axis]))
+	}
+	if len(links) == 0 {
+		return
+	}
+	b, err := build(op, m, asConstants)
+	if err != nil {
+		return
+	}
+	if n, ok := b.node.Out[o].Type.Shape.Static(); !ok || len(n) != len(y.Dims) || n[a] != r.hi-r.lo {
+		return
+	}
+	out, err := b.eval()
+	if err != nil {
+		t.Errorf("output %d axis %d: on the slice %v: %v", o, a, r, err)
+		return
+	}
+	if diff := compare(out[o].(*ir.Tensor), slice(y, a, r), tolerance(y.DType)); diff != "" {
+		t.Errorf("output %d axis %d: on the slice %v: %s", o, a, r, diff)
+	}
+}
+
+// slice copies positions r of one axis.
+func slice(x *ir.Tensor, axis int, r span) *ir.Tensor {
+	dims := slices.Clone(x.Dims)
+	n := dims[axis]
+	dims[axis] = r.hi - r.lo
+	y := ir.NewTensor(x.DType, dims...)
+	outer, inner := int(ir.Elems(dims[:axis])), int(ir.Elems(dims[axis+1:]))
+	count := int(dims[axis]) * inner
+	if x.DType == ir.String {
+		for i := range outer {
+			copy(y.Strings[i*count:(i+1)*count], x.Strings[i*int(n)*inner+int(r.lo)*inner:])
+		}
+		return y
+	}
+	if x.DType.Bits() < 8 {
+		vals := make([]int64, 0, outer*count)
+		for i := range outer {
+			from := (i*int(n) + int(r.lo)) * inner
+			vals = append(vals, x.Ints()[from:from+count]...)
+		}
+		ir.SetInts(y, vals)
+		return y
+	}
+	size := x.DType.Bits() / 8
+	for i := range outer {
+		from := (i*int(n) + int(r.lo)) * inner * size
+		copy(y.Data[i*count*size:(i+1)*count*size], x.Data[from:])
+	}
+	return y
+}
+
+// checkPartialSums runs the node on the two halves of every axis it is said
+// to sum over. References to different inputs in a row are one axis (MatMul:
+// the last of A and the last but one of B).
+func checkPartialSums(t *testing.T, op *ir.Op, s ir.Sample, m ir.AxisMap, whole []ir.Datum) {
+	t.Helper()
+	for _, refs := range sumGroups(s, m.Sum) {
+		n := s.In[refs[0].In].Dims[refs[0].Axis]
+		if n < 2 {
+			continue
+		}
+		var parts [2][]ir.Datum
+		for h, r := range []span{{0, n / 2}, {n / 2, n}} {
+			half := s
+			half.In = slices.Clone(s.In)
+			for _, ref := range refs {
+				half.In[ref.In] = slice(half.In[ref.In], ref.Axis, r)
+			}
+			b, err := build(op, half, asConstants)
+			if err != nil {
+				return // the operator carries a shape
+			}
+			if parts[h], err = b.eval(); err != nil {
+				t.Errorf("sum over %v: on the half %v: %v", refs, r, err)
+				return
+			}
+		}
+		if diff := compareSum(parts, whole[0].(*ir.Tensor)); diff != "" {
+			t.Errorf("sum over %v: %s", refs, diff)
+		}
+	}
+}
+
+func sumGroups(s ir.Sample, refs []ir.AxisRef) (groups [][]ir.AxisRef) {
+	for _, ref := range refs {
+		extent := func(r ir.AxisRef) int64 { return s.In[r.In].Dims[r.Axis] }
+		if n := len(groups); n > 0 {
+			last := groups[n-1]
+			fits := extent(last[0]) == extent(ref) &&
+				!slices.ContainsFunc(last, func(r ir.AxisRef) bool { return r.In == ref.In })
+			if fits {
+				groups[n-1] = append(last, ref)
+				continue
+			}
+		}
+		groups = append(groups, []ir.AxisRef{ref})
+	}
+	return groups
+}
+
+func compareSum(parts [2][]ir.Datum, want *ir.Tensor) string {
+	a, b := parts[0][0].(*ir.Tensor), parts[1][0].(*ir.Tensor)
+	if !slices.Equal(a.Dims, want.Dims) || !slices.Equal(b.Dims, want.Dims) {
+		return fmt.Sprintf("partial results are %s and %s, the whole %s", a.Type(), b.Type(), want.Type())
+	}
+	sum := slices.Clone(a.Floats())
+	for i, x := range b.Floats() {
+		sum[i] += x
+	}
+	return compareFloats(sum, want.Floats(), max(tolerance(want.DType), 1e-12))
+}
