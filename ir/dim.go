@@ -140,31 +140,42 @@ func (d Dim) Mul(e Dim) Dim {
 	return fromTerms(ts)
 }
 
-// Div is d / e where e divides d exactly: as integers, or as a polynomial
-// divided by a single term. ok is false otherwise.
+// Div is d / e where e divides d exactly, as integers or as polynomials. ok is
+// false otherwise. It is long division by leading terms: terms are kept in
+// graded lexicographic order, which multiplication preserves.
 func (d Dim) Div(e Dim) (q Dim, ok bool) {
 	et := e.terms()
 	if len(et) == 0 {
 		return Dim{}, false
 	}
-	if d.Equal(e) {
-		return N(1), true
-	}
-	if len(et) != 1 {
-		return Dim{}, false
-	}
-	var ts []term
-	for _, t := range d.terms() {
-		if t.coef%et[0].coef != 0 {
+	for rest := d; ; {
+		rt := rest.terms()
+		if len(rt) == 0 {
+			return q, true
+		}
+		if rt[0].coef%et[0].coef != 0 {
 			return Dim{}, false
 		}
-		rest, ok := withoutSyms(t.syms, et[0].syms)
+		syms, ok := withoutSyms(rt[0].syms, et[0].syms)
 		if !ok {
 			return Dim{}, false
 		}
-		ts = append(ts, term{t.coef / et[0].coef, rest})
+		t := fromTerms([]term{{rt[0].coef / et[0].coef, syms}})
+		q = q.Add(t)
+		rest = rest.Sub(t.Mul(e))
 	}
-	return fromTerms(ts), true
+}
+
+// NonNegative reports whether d is at least 0 for every binding of its symbols
+// (which stand for extents, so they are at least 0 themselves). False does not
+// mean that it can be negative.
+func (d Dim) NonNegative() bool {
+	for _, t := range d.terms() {
+		if t.coef < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func withoutSyms(from, take []string) ([]string, bool) {
