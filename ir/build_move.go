@@ -67,6 +67,18 @@ func (b *Builder) ZerosLike(x *Value) *Value {
 	return b.keepShape(b.Zeros(x.Type.DType, b.ShapeOf(x)), x)
 }
 
+// Like records that v has the type of like, which a rule knows better than
+// inference where dims are computed at run time.
+func (b *Builder) Like(v, like *Value) *Value {
+	if v == like || v.Type.Equal(like.Type) {
+		return v
+	}
+	if v.Def == nil || v.Type.DType != like.Type.DType {
+		b.Fail(fmt.Errorf("BUG: %q of type %s cannot be taken for %s", v.Name, v.Type, like.Type))
+	}
+	return b.keepShape(v, like)
+}
+
 // Pad adds zeros: before[a] and after[a] elements on every axis; negative
 // numbers crop.
 func (b *Builder) Pad(x *Value, before, after []int64) *Value {
@@ -97,6 +109,29 @@ func (b *Builder) SliceAxis(x *Value, axis, start, end, step int64) *Value {
 		return b.Op("Slice", []*Value{x}, IntsAttr("starts", start), IntsAttr("ends", end), IntsAttr("axes", axis))
 	}
 	return b.Op("Slice", []*Value{x, b.Int64s(start), b.Int64s(end), b.Int64s(axis), b.Int64s(step)})
+}
+
+// SliceValues is x[start:end] along axis; the bounds are int64 values of shape
+// [1], computed at run time if need be (which takes opset 10).
+func (b *Builder) SliceValues(x *Value, axis int, start, end *Value) *Value {
+	if b.Opset() >= 10 {
+		return b.Op("Slice", []*Value{x, start, end, b.Int64s(int64(axis))})
+	}
+	from, to := constDim(start), constDim(end)
+	s, ok := from.Int()
+	e, ok2 := to.Int()
+	if !ok || !ok2 {
+		b.needOpset(10, "a slice with computed bounds")
+	}
+	return b.SliceAxis(x, int64(axis), s, e, 1)
+}
+
+// constDim is the element of a known [1] integer value, else a symbol.
+func constDim(v *Value) Dim {
+	if len(v.Ints) == 1 {
+		return v.Ints[0]
+	}
+	return Sym("?")
 }
 
 // ReverseAxis turns the order of elements along axis round.

@@ -85,7 +85,7 @@ func adamOptimizerEval(c *ir.EvalCtx) error {
 	}
 	update := true
 	if i, ok := adamOptimizerSignal(c.Node); ok {
-		update = flag(c.In(i), true)
+		update = flagOf(c.In(i), true)
 	}
 	s := adamOptimizerStep(c.Node, lr, int64(step))
 	out := updates([]*ir.Tensor{m, v, w, g}, []*ir.Tensor{w, g, m, v}, func(x, y []float64) {

@@ -48,7 +48,7 @@ func adamWEval(c *ir.EvalCtx) error {
 	if !okR || !okT {
 		return c.Errorf("learning rate and step must have one element")
 	}
-	update := flag(c.In(6), true)
+	update := flagOf(c.In(6), true)
 	n := c.Node
 	s := newAdamStep(lr, float64(n.Float("alpha", 0.9)), float64(n.Float("beta", 0.999)), float64(n.Float("epsilon", 1e-8)),
 		float64(n.Float("weight_decay", 1e-2)), int64(step), n.Int("correct_bias", 1) != 0, n.Int("adam_mode", 0))

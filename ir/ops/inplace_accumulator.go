@@ -18,7 +18,7 @@ var _ = ir.Register(ir.Op{
 	Grad:      ir.NoGrad("it accumulates gradients, none flow through it"),
 	Recompute: ir.Never("it adds to a buffer in place, which must happen once in a step"),
 	Eval: func(c *ir.EvalCtx) error {
-		t, err := accumulate(c, !flag(c.In(2), true), false)
+		t, err := accumulate(c, !flagOf(c.In(2), true), false)
 		c.Set(0, t)
 		return err
 	},

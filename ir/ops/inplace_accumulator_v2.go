@@ -35,7 +35,7 @@ var _ = ir.Register(ir.Op{
 	Grad:      ir.NoGrad("it accumulates gradients, none flow through it"),
 	Recompute: ir.Never("it adds to a buffer in place, which must happen once in a step"),
 	Eval: func(c *ir.EvalCtx) error {
-		t, err := accumulate(c, false, flag(c.In(2), false))
+		t, err := accumulate(c, false, flagOf(c.In(2), false))
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ var _ = ir.Register(ir.Op{
 		if !okW || !okG || !okR || len(weights) != len(grads) {
 			return c.Errorf("needs one learning rate and as many gradients as weights")
 		}
-		update := flag(c.In(3), true)
+		update := flagOf(c.In(3), true)
 		out := make([]*ir.Tensor, len(weights))
 		for i, w := range weights {
 			if !sameSizes(w, grads[i]) {

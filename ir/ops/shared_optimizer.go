@@ -98,8 +98,8 @@ func scalarOf(t *ir.Tensor) (x float64, ok bool) {
 	return t.Floats()[0], true
 }
 
-// flag is the boolean of an optional one-element input, def where it is absent.
-func flag(t *ir.Tensor, def bool) bool {
+// flagOf is the boolean of an optional one-element input, def where it is absent.
+func flagOf(t *ir.Tensor, def bool) bool {
 	if t == nil || t.Len() < 1 {
 		return def
 	}
