@@ -340,6 +340,14 @@ MEMOC_FN int64_t dot(const Dims& c, const Dims& strides) {
   return o;
 }
 
+// quotient and remainder of indices, in 32 bits where they suffice: 64-bit division is slow on a GPU.
+MEMOC_FN int64_t quotient(int64_t i, int64_t n) {
+  return uint64_t(i | n) >> 32 ? i / n : int64_t(uint32_t(i) / uint32_t(n));
+}
+MEMOC_FN int64_t remainder(int64_t i, int64_t n) {
+  return uint64_t(i | n) >> 32 ? i % n : int64_t(uint32_t(i) % uint32_t(n));
+}
+
 // offset_of is dot(coords(linear, shape), strides) without the temporary, in 32-bit divisions where they suffice.
 MEMOC_FN int64_t offset_of(int64_t linear, const Dims& shape, const Dims& strides) {
   int64_t o = 0;
@@ -666,6 +674,8 @@ template <class T> inline void atomic_add(T* p, T v) { *p = T(*p + v); }
 
 // copy copies bytes within device memory.
 void copy(Stream& s, void* dst, const void* src, int64_t bytes);
+// upload copies bytes of the program itself (a constant table, which must outlive the step) to device memory.
+void upload(Stream& s, void* dst, const void* src, int64_t bytes);
 // fill_zero clears bytes of device memory.
 void fill_zero(Stream& s, void* dst, int64_t bytes);
 

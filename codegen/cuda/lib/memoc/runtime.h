@@ -87,6 +87,12 @@ class Machine {
 
   void synchronize();
 
+  // random_state points to the seed and the step number, in device memory of their own; advance_step adds one to the
+  // step number on lane 0.
+  const uint64_t* random_state() const { return random_state_; }
+  void set_random_state(uint64_t seed, uint64_t step);
+  void advance_step();
+
   // upload and download move bytes between the caller's memory and the device arena and return when it is done.
   void upload(int64_t offset, const void* src, int64_t bytes, const char* name);
   void download(void* dst, int64_t offset, int64_t bytes, const char* name);
@@ -107,6 +113,7 @@ class Machine {
  private:
   unsigned char* device_ = nullptr;
   unsigned char* host_ = nullptr;
+  uint64_t* random_state_ = nullptr;
   Stream* lanes_ = nullptr;
   Impl* impl_ = nullptr;
 };

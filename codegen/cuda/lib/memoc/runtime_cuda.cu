@@ -70,6 +70,8 @@ Machine::Machine(const MachineConfig& c) : impl_(new Impl) {
   try {
     if (c.device_bytes) device_ = static_cast<unsigned char*>(allocate_device(c.device_bytes));
     if (c.host_bytes) host_ = static_cast<unsigned char*>(allocate_host(c.host_bytes));
+    CUDA(cudaMalloc(reinterpret_cast<void**>(&random_state_), 2 * sizeof(uint64_t)));
+    CUDA(cudaMemset(random_state_, 0, 2 * sizeof(uint64_t)));
     if (cublasStatus_t st = cublasLtCreate(&im.blas)) throw Error{err_runtime, std::string("cublasLtCreate: ") + cublasLtGetStatusString(st)};
     for (Stream& s : im.streams) {
       CUDA(cudaStreamCreateWithFlags(&s.handle, cudaStreamNonBlocking));
@@ -100,6 +102,7 @@ Machine::~Machine() {
   for (Stream& s : im.streams)
     if (s.handle) cudaStreamDestroy(s.handle);
   if (im.blas) cublasLtDestroy(im.blas);
+  if (random_state_) cudaFree(random_state_);
   if (device_) cudaFree(device_);
   if (host_) cudaFreeHost(host_);
   cudaGetLastError();
@@ -156,6 +159,18 @@ void Machine::synchronize() {
   for (Stream& s : impl_->streams) CUDA_IN(s.step, cudaStreamSynchronize(s.handle));
 }
 
+void Machine::set_random_state(uint64_t seed, uint64_t step) {
+  synchronize();
+  const uint64_t state[2] = {seed, step};
+  CUDA(cudaMemcpy(random_state_, state, sizeof state, cudaMemcpyHostToDevice));
+}
+
+void Machine::advance_step() {
+  uint64_t* state = random_state_;
+  lanes_[0].step = "step number";
+  parallel_for(lanes_[0], 1, [=] MEMOC_DEVICE(int64_t) { state[1]++; });
+}
+
 void Machine::upload(int64_t offset, const void* src, int64_t bytes, const char* name) {
   synchronize();
   if (bytes > 0) CUDA_IN(name, cudaMemcpy(device_ + offset, src, size_t(bytes), cudaMemcpyHostToDevice));
@@ -191,6 +206,10 @@ double Machine::now_ms() {
 
 void copy(Stream& s, void* dst, const void* src, int64_t bytes) {
   if (bytes > 0) CUDA_IN(s.step, cudaMemcpyAsync(dst, src, size_t(bytes), cudaMemcpyDeviceToDevice, s.handle));
+}
+
+void upload(Stream& s, void* dst, const void* src, int64_t bytes) {
+  if (bytes > 0) CUDA_IN(s.step, cudaMemcpyAsync(dst, src, size_t(bytes), cudaMemcpyHostToDevice, s.handle));
 }
 
 void fill_zero(Stream& s, void* dst, int64_t bytes) {

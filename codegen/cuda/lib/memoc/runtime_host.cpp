@@ -111,6 +111,7 @@ struct Machine::Impl {
   int64_t dropped = 0;
   uint64_t rng = 0;
   std::vector<unsigned char> shadow[2];
+  uint64_t random_state[2] = {0, 0};
 
   uint64_t random() {  // splitmix64
     uint64_t z = (rng += 0x9E3779B97F4A7C15ull);
@@ -316,6 +317,7 @@ Machine::Machine(const MachineConfig& c) : impl_(new Impl) {
     im.lanes[size_t(i)].clock.assign(size_t(c.lanes), 0);
   }
   lanes_ = im.streams.data();
+  random_state_ = im.random_state;
   im.size[0] = c.device_bytes;
   im.size[1] = c.host_bytes;
   for (int s = 0; s < 2; s++) {
@@ -451,6 +453,18 @@ void Machine::synchronize() {
   im.report();
 }
 
+void Machine::set_random_state(uint64_t seed, uint64_t step) {
+  synchronize();
+  random_state_[0] = seed;
+  random_state_[1] = step;
+}
+
+void Machine::advance_step() {
+  begin(0, "step number", nullptr, 0);
+  uint64_t* state = random_state_;
+  parallel_for(lanes_[0], 1, [=] MEMOC_DEVICE(int64_t) { state[1]++; });
+}
+
 void Machine::upload(int64_t offset, const void* src, int64_t bytes, const char* name) {
   synchronize();
   if (bytes <= 0 || !impl_->inside(Range{Space::device, true, offset, bytes}, name)) return impl_->report();
@@ -490,6 +504,8 @@ void* row_scratch(int64_t bytes) {
 }
 
 void copy(Stream& s, void* dst, const void* src, int64_t bytes) { s.machine->copy_async(s.lane, dst, src, bytes); }
+
+void upload(Stream& s, void* dst, const void* src, int64_t bytes) { s.machine->copy_async(s.lane, dst, src, bytes); }
 
 void fill_zero(Stream& s, void* dst, int64_t bytes) {
   if (bytes <= 0) return;

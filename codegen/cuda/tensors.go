@@ -1,0 +1,171 @@
+package cuda
+
+import (
+	"fmt"
+	"io"
+
+	"memoc/ir"
+)
+
+// tensor is one entry of the table that the C interface knows by name.
+type tensor struct {
+	value    *ir.Value
+	role     string
+	offset   int64 // in the device arena
+	dims     []int64
+	bytes    int64
+	file     string // weights in an external file: its location as the model writes it
+	inBin    bool   // the bytes are in weights.bin, at fileOff
+	fileOff  int64
+	contents *ir.Weight
+}
+
+const weightAlign = 64 // of every weight in weights.bin
+
+func (e *emitter) collectTensors() error {
+	g := e.p.Graph
+	end := int64(0)
+	add := func(v *ir.Value, role string, w *ir.Weight) error {
+		off, size, err := e.place(v)
+		if err != nil {
+			return err
+		}
+		if role == "MEMOC_OUTPUT" && off < 0 {
+			if n, err := v.Type.Bytes(); err != nil || n > 0 {
+				return fmt.Errorf("BUG: output %q has no place", v.Name)
+			}
+			off = 0
+		}
+		if off < 0 {
+			return nil
+		}
+		if cppTypes[v.Type.DType] == "" {
+			return fmt.Errorf("tensor %q has elements of type %s, which the emitted program cannot hold", v.Name, v.Type.DType)
+		}
+		dims, _ := v.Type.Shape.Static()
+		if len(dims) > 12 {
+			return fmt.Errorf("tensor %q has %d dims; the emitted program's limit is 12", v.Name, len(dims))
+		}
+		t := tensor{value: v, role: role, offset: off, dims: dims, bytes: size, contents: w}
+		switch {
+		case w == nil:
+		case w.External != nil:
+			t.file, t.fileOff = w.External.Location, w.External.Offset
+		default:
+			t.inBin, t.fileOff = true, end
+			end = (end + size + weightAlign - 1) / weightAlign * weightAlign
+		}
+		e.tensors = append(e.tensors, t)
+		return nil
+	}
+	for _, v := range g.Inputs {
+		if v.Init == nil {
+			if err := add(v, "MEMOC_INPUT", nil); err != nil {
+				return err
+			}
+		}
+	}
+	for _, v := range g.Inits {
+		if err := add(v, "MEMOC_WEIGHT", v.Init); err != nil {
+			return err
+		}
+	}
+	for _, n := range g.Nodes {
+		if t := constantOf(n); t != nil && e.persistent(n.Out[0]) {
+			if err := add(n.Out[0], "MEMOC_WEIGHT", ir.WeightOf(t)); err != nil {
+				return err
+			}
+		}
+	}
+	seen := map[*ir.Value]bool{}
+	for _, v := range g.Outputs {
+		if seen[v] {
+			continue
+		}
+		seen[v] = true
+		if err := add(v, "MEMOC_OUTPUT", nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// persistent reports whether v lies in a buffer that lives across steps.
+func (e *emitter) persistent(v *ir.Value) bool {
+	off, _, err := e.place(v)
+	return err == nil && off >= 0 && e.p.Buffers[e.p.Places[v.ID].Buffer].Class == ir.Persistent
+}
+
+// constantOf is the tensor of a Constant node, nil for any other node.
+func constantOf(n *ir.Node) *ir.Tensor {
+	if n.Op != "Constant" || n.Domain != ir.OnnxDomain || len(n.Out) == 0 || n.Out[0] == nil {
+		return nil
+	}
+	if t := n.Out[0].Const(); t != nil {
+		return t
+	}
+	for _, a := range n.Attrs {
+		if a.Name == "value" {
+			return a.T
+		}
+	}
+	return nil
+}
+
+// constant is a Constant node whose output is a buffer with a short life: its
+// bytes stand in the program.
+type constant struct {
+	launch int
+	data   []byte
+}
+
+const maxEmbedded = 1 << 16
+
+func (e *emitter) addConstant(r *row) error {
+	n := r.step.Node
+	off, size, err := e.place(n.Out[0])
+	if err != nil || off < 0 || size == 0 || e.persistent(n.Out[0]) {
+		r.remark = "constant"
+		return err
+	}
+	t := constantOf(n)
+	if t == nil || int64(len(t.Data)) != size {
+		return n.Errorf("no-kernel", "the constant has no bytes that could be emitted")
+	}
+	if size > maxEmbedded {
+		return n.Errorf("no-kernel", "BUG: a constant of %d bytes was not planned as persistent", size)
+	}
+	r.buffers = append(r.buffers, off)
+	e.consts = append(e.consts, constant{len(e.consts), t.Data})
+	r.launch = e.kernels.addLaunch("Constant", fmt.Sprintf("upload(s, a.buffer[0], constant_%d, %d);", len(e.consts)-1, size))
+	return nil
+}
+
+// writeWeights writes weights.bin: the initializers that the model file itself
+// holds, one after the other.
+func (e *emitter) writeWeights(w io.Writer) error {
+	at := int64(0)
+	for _, t := range e.tensors {
+		if !t.inBin {
+			continue
+		}
+		if pad := t.fileOff - at; pad > 0 {
+			if _, err := w.Write(make([]byte, pad)); err != nil {
+				return err
+			}
+			at += pad
+		}
+		data, err := t.contents.Tensor()
+		if err != nil {
+			return fmt.Errorf("weight %q: %w", t.value.Name, err)
+		}
+		if int64(len(data.Data)) != t.bytes {
+			return fmt.Errorf("weight %q has %d bytes, its type needs %d", t.value.Name, len(data.Data), t.bytes)
+		}
+		if _, err := w.Write(data.Data); err != nil {
+			return err
+		}
+		at += t.bytes
+	}
+	return nil
+}
