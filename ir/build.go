@@ -208,12 +208,20 @@ func (b *Builder) Reshape(x *Value, dims ...int64) *Value {
 	return b.Op("Reshape", []*Value{x, b.Int64s(dims...)})
 }
 
-// ReshapeLike gives x the shape of like; x itself if it has it.
+// ReshapeLike gives x the shape of like; x itself if it has it. An extent of 0
+// must not be read as "copy".
 func (b *Builder) ReshapeLike(x, like *Value) *Value {
 	if x.Type.Shape.Ranked && x.Type.Shape.Equal(like.Type.Shape) {
 		return x
 	}
-	return b.keepShape(b.Op("Reshape", []*Value{x, b.ShapeOf(like)}), like)
+	if n, ok := like.Type.Shape.NumElements(); ok && n.Equal(N(0)) {
+		return b.ZerosLike(like)
+	}
+	var attrs []Attr
+	if _, static := like.Type.Shape.Static(); !static && b.Opset() >= 14 {
+		attrs = append(attrs, IntAttr("allowzero", 1))
+	}
+	return b.keepShape(b.Op("Reshape", []*Value{x, b.ShapeOf(like)}, attrs...), like)
 }
 
 // ExpandLike broadcasts x to the shape of like; x itself if it has it.

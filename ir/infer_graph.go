@@ -13,6 +13,11 @@ func InferNode(g *Graph, n *Node) error {
 	if n.Version > 0 && n.Decl.SinceVersion(n.Version) == 0 {
 		return n.Errorf("opset", "operator %s does not exist in opset %d (it came with %d)", n.FullOp(), n.Version, n.Decl.Since[0])
 	}
+	for i, p := range n.Decl.In {
+		if !p.Optional && !p.Variadic && (i >= len(n.In) || n.In[i] == nil) {
+			return n.Errorf("inputs", "input %q (number %d) is missing", p.Name, i)
+		}
+	}
 	c := NewInferCtx(g, n)
 	c.Subgraph = inferSubgraph
 	if err := n.Decl.Infer(c); err != nil {
