@@ -89,7 +89,7 @@ func gemmAxes(n *ir.Node) ir.AxisMap {
 		return m
 	}
 	m.Sum = nil // C would be added once for every part
-	c, y := n.In[2].Type.Shape, n.Out[0].Type.Shape
+	c, y := inShapeOf(n, 2), outShapeOf(n, 0)
 	if !c.Ranked {
 		return ir.AxisMap{}
 	}

@@ -20,7 +20,7 @@ var _ = ir.Register(ir.Op{
 		return nil
 	},
 	Axes: func(n *ir.Node) ir.AxisMap {
-		ra, rb := n.In[0].Type.Shape.Rank(), n.In[1].Type.Shape.Rank()
+		ra, rb := inShapeOf(n, 0).Rank(), inShapeOf(n, 1).Rank()
 		rowB, colB := rb-2, rb-1
 		if rb == 1 {
 			rowB, colB = 0, -1

@@ -88,7 +88,7 @@ func normGradInfer(c *ir.InferCtx) error {
 }
 
 func normGradAxes(n *ir.Node, centered bool) ir.AxisMap {
-	x := n.In[1].Type.Shape
+	x := inShapeOf(n, 1)
 	axis, ok := normAxis(n, x.Rank())
 	if !ok {
 		return ir.AxisMap{}

@@ -25,7 +25,7 @@ func rmsNormOp(domain string, name ir.OpName, since []int, in, out string) *ir.O
 		In:  ir.Ports(in), Out: ports,
 		Types: map[string]ir.DTypeSet{"T": ir.Floats, "V": ir.Floats, "U": ir.Floats},
 		Infer: func(c *ir.InferCtx) error { return normInfer(c, rstdOut, stashType(c.Node)) },
-		Axes:  normAxes, Cost: normCost,
+		Axes:  rowAxes, Cost: normCost,
 		Grad: ir.GradOf(func(c *ir.GradCtx) error {
 			if c.OutGrad(0) == nil || c.OutGrad(1) != nil {
 				return c.Node.Errorf("grad", "not derived yet: the gradient through the reciprocal root mean square")

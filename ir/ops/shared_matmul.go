@@ -152,11 +152,27 @@ func batchOffsets(batch, dims, step []int64) []int64 {
 	return out
 }
 
+// inShapeOf is the shape of input i, unknown if it is absent.
+func inShapeOf(n *ir.Node, i int) ir.Shape {
+	if i >= len(n.In) || n.In[i] == nil {
+		return ir.Shape{}
+	}
+	return n.In[i].Type.Shape
+}
+
+// outShapeOf is the shape of output i, unknown if it is absent.
+func outShapeOf(n *ir.Node, i int) ir.Shape {
+	if i >= len(n.Out) || n.Out[i] == nil {
+		return ir.Shape{}
+	}
+	return n.Out[i].Type.Shape
+}
+
 // matmulAxes relates the axes of y = A x B, where rowA … are the axis numbers
 // of the matrix parts in the operands as they are stored (-1: a vector has
 // none) and batch axes stand in front of them in order.
 func matmulAxes(n *ir.Node, rowA, colA, rowB, colB int) ir.AxisMap {
-	a, b, y := n.In[0].Type.Shape, n.In[1].Type.Shape, n.Out[0].Type.Shape
+	a, b, y := inShapeOf(n, 0), inShapeOf(n, 1), outShapeOf(n, 0)
 	if !a.Ranked || !b.Ranked || !y.Ranked {
 		return ir.AxisMap{}
 	}

@@ -71,9 +71,9 @@ func unidirectional(c *ir.InferCtx, s, to ir.Shape) error {
 	return nil
 }
 
-// normAxes: the axes before the normalized ones follow X, in every output.
-func normAxes(n *ir.Node) ir.AxisMap {
-	x := n.In[0].Type.Shape
+// rowAxes: the axes before the normalized ones follow X, in every output.
+func rowAxes(n *ir.Node) ir.AxisMap {
+	x := inShapeOf(n, 0)
 	axis, ok := normAxis(n, x.Rank())
 	if !ok {
 		return ir.AxisMap{}

@@ -37,8 +37,8 @@ void softmax(Stream& s, const T* x, T* y, int64_t outer, int64_t n, int64_t inne
       top = c.max(top);
       for (int64_t i = c.tid; i < n; i += c.size) sum += exp_of(to<A>(xr[i]) - top);
       sum = c.sum(sum);
-      A shift = top + log_of(sum);
-      for (int64_t i = c.tid; i < n; i += c.size) yr[i] = to<T>(log ? to<A>(xr[i]) - shift : exp_of(to<A>(xr[i]) - top) / sum);
+      A shift = log_of(sum);
+      for (int64_t i = c.tid; i < n; i += c.size) yr[i] = to<T>(log ? to<A>(xr[i]) - top - shift : exp_of(to<A>(xr[i]) - top) / sum);
     });
     return;
   }
@@ -47,10 +47,10 @@ void softmax(Stream& s, const T* x, T* y, int64_t outer, int64_t n, int64_t inne
     A top = lowest<A>(), sum = A(0);
     for (int64_t j = 0; j < n; j++) top = max_of(top, to<A>(x[base + j * inner]));
     for (int64_t j = 0; j < n; j++) sum += exp_of(to<A>(x[base + j * inner]) - top);
-    A shift = top + log_of(sum);
+    A shift = log_of(sum);
     for (int64_t j = 0; j < n; j++) {
       A v = to<A>(x[base + j * inner]);
-      y[base + j * inner] = to<T>(log ? v - shift : exp_of(v - top) / sum);
+      y[base + j * inner] = to<T>(log ? v - top - shift : exp_of(v - top) / sum);
     }
   });
 }`
@@ -157,7 +157,7 @@ func softmaxSamples() []ir.Sample {
 		{Name: "coerced", Version: 11, In: []*ir.Tensor{wave(3, 2, 2, 3)}, Attrs: []ir.Attr{ir.IntAttr("axis", 1)}},
 		{Name: "coerced by default", Version: 1, In: []*ir.Tensor{wave(3, 2, 2, 2)}},
 		{Name: "old, last axis", Version: 11, In: []*ir.Tensor{x}, Attrs: []ir.Attr{ir.IntAttr("axis", -1)}},
-		{Name: "large", In: []*ir.Tensor{floats([]int64{1, 3}, 1000, 1001, 999)}},
+		{Name: "large", In: []*ir.Tensor{floats([]int64{1, 3}, 1000, 1001, 999)}, NoGradCheck: map[int]string{0: "differences of neighbours of 1000 are coarse"}},
 		{Name: "no lines", In: []*ir.Tensor{wave(1, 0, 3)}},
 		{Name: "empty lines", In: []*ir.Tensor{wave(1, 2, 0)}},
 	}
