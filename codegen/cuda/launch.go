@@ -127,12 +127,12 @@ func (e *emitter) argText(r *row, a ir.KernelArg) (string, error) {
 		if v == nil {
 			return "nullptr", nil
 		}
-		t, ok := cppTypes[v.Type.DType]
 		off, _, err := e.place(v)
 		if err != nil || off < 0 {
 			return "nullptr", err
 		}
-		if !ok {
+		t := pointerType(v.Type.DType)
+		if t == "" {
 			return "", n.Errorf("no-kernel", "tensor %q has elements of type %s, which the emitted program cannot hold", v.Name, v.Type.DType)
 		}
 		r.buffers = append(r.buffers, off)
@@ -243,6 +243,18 @@ var cppTypes = map[ir.DType]string{
 	ir.Float: "float", ir.Double: "double", ir.Float16: "half", ir.BFloat16: "bfloat16", ir.Bool: "bool",
 	ir.Int8: "int8_t", ir.Int16: "int16_t", ir.Int32: "int32_t", ir.Int64: "int64_t",
 	ir.Uint8: "uint8_t", ir.Uint16: "uint16_t", ir.Uint32: "uint32_t", ir.Uint64: "uint64_t",
+}
+
+// pointerType is the element type of a pointer to elements of type d: those
+// that C++ has no type for travel as bytes, if they are no longer than one.
+func pointerType(d ir.DType) string {
+	if t := cppTypes[d]; t != "" {
+		return t
+	}
+	if bits := d.Bits(); bits > 0 && bits <= 8 {
+		return "uint8_t"
+	}
+	return ""
 }
 
 // accType is C++'s Acc<T>.

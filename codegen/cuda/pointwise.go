@@ -20,7 +20,9 @@ const (
 
 // addPointwise makes the loop of an expression over broadcast inputs. The loop
 // depends on types and on how each input is broadcast, not on sizes, so that
-// one serves all layers and shapes of a kind.
+// one serves all layers and shapes of a kind. Each x has the compute type of
+// its input; acc_t is that of the output, or of the first input where the
+// output is bool.
 func (e *emitter) addPointwise(r *row, c *ir.NodeCtx, expr string) error {
 	n := r.step.Node
 	out := n.Out[0]
@@ -42,10 +44,12 @@ func (e *emitter) addPointwise(r *row, c *ir.NodeCtx, expr string) error {
 	args := []string{"s", intText(ir.Elems(c.OutShape(0))), outText}
 	var loads []string
 	needDims := false
+	x := -1 // counts the present inputs
 	for i, v := range n.In {
 		if v == nil {
 			continue
 		}
+		x++
 		text, err := e.argText(r, ir.InArg(i))
 		if err != nil {
 			return err
@@ -53,7 +57,7 @@ func (e *emitter) addPointwise(r *row, c *ir.NodeCtx, expr string) error {
 		if text == "nullptr" {
 			return n.Errorf("no-kernel", "BUG: input %q has no place", v.Name)
 		}
-		params = append(params, fmt.Sprintf("const %s* p%d", cppTypes[v.Type.DType], i))
+		params = append(params, fmt.Sprintf("const %s* p%d", cppTypes[v.Type.DType], x))
 		args = append(args, text)
 		mode, m := classify(dims, strides[i])
 		index := "i"
@@ -61,27 +65,31 @@ func (e *emitter) addPointwise(r *row, c *ir.NodeCtx, expr string) error {
 		case single:
 			index = "0"
 		case suffix, prefix:
-			index = fmt.Sprintf("%s(i, n%d)", map[indexing]string{suffix: "remainder", prefix: "quotient"}[mode], i)
-			params = append(params, fmt.Sprintf("int64_t n%d", i))
+			index = fmt.Sprintf("%s(i, n%d)", map[indexing]string{suffix: "remainder", prefix: "quotient"}[mode], x)
+			params = append(params, fmt.Sprintf("int64_t n%d", x))
 			args = append(args, intText(m))
 		case general:
 			needDims = true
-			index = fmt.Sprintf("offset_of(i, d, d%d)", i)
-			params = append(params, fmt.Sprintf("Dims d%d", i))
+			index = fmt.Sprintf("offset_of(i, d, d%d)", x)
+			params = append(params, fmt.Sprintf("Dims d%d", x))
 			text, err := dimsText(strides[i])
 			if err != nil {
 				return n.Errorf("no-kernel", "%v", err)
 			}
 			args = append(args, text)
 		}
-		loads = append(loads, fmt.Sprintf("    const acc_t x%d = to<acc_t>(p%d[%s]);\n", i, i, index))
+		loads = append(loads, fmt.Sprintf("    const auto x%d = to<%s>(p%d[%s]);\n", x, accType(v.Type.DType), x, index))
 	}
 	if needDims {
 		text, _ := dimsText(dims)
 		params, args = append(params, "Dims d"), append(args, text)
 	}
-	body := fmt.Sprintf("(%s) {\n  parallel_for(s, n, [=] MEMOC_DEVICE(int64_t i) {\n    using acc_t = %s;\n%s    y[i] = to<%s>(%s);\n  });\n}",
-		strings.Join(params, ", "), acc, strings.Join(loads, ""), cppTypes[out.Type.DType], expr)
+	result := "to<acc_t>(" + expr + ")"
+	if out.Type.DType == ir.Bool {
+		result = "bool(" + expr + ")"
+	}
+	body := fmt.Sprintf("(%s) {\n  parallel_for(s, n, [=] MEMOC_DEVICE(int64_t i) {\n    using acc_t [[maybe_unused]] = %s;\n%s    y[i] = to<%s>(%s);\n  });\n}",
+		strings.Join(params, ", "), acc, strings.Join(loads, ""), cppTypes[out.Type.DType], result)
 	name := e.kernels.addPointwise(body)
 	r.launch = e.kernels.addLaunch(n.FullOp(), "k::"+name+"("+strings.Join(args, ", ")+");")
 	return nil

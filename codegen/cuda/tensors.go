@@ -39,7 +39,7 @@ func (e *emitter) collectTensors() error {
 		if off < 0 {
 			return nil
 		}
-		if cppTypes[v.Type.DType] == "" {
+		if v.Type.DType.Bits() == 0 {
 			return fmt.Errorf("tensor %q has elements of type %s, which the emitted program cannot hold", v.Name, v.Type.DType)
 		}
 		dims, _ := v.Type.Shape.Static()
