@@ -211,7 +211,10 @@ func (d Dim) Bind(env map[string]Dim) Dim {
 }
 
 // String prints d in a form that ParseDim reads: "8", "seq", "2*batch*seq+1".
-func (d Dim) String() string {
+func (d Dim) String() string { return d.format(func(s string) string { return s }) }
+
+// format prints d with each symbol as name gives it.
+func (d Dim) format(name func(string) string) string {
 	if d.p == nil {
 		return fmt.Sprint(d.c)
 	}
@@ -226,12 +229,17 @@ func (d Dim) String() string {
 			b.WriteByte('+')
 		}
 		if len(t.syms) == 0 || coef != 1 {
-			fmt.Fprint(&b, coef)
+			fmt.Fprint(&b, uint64(coef))
 			if len(t.syms) > 0 {
 				b.WriteByte('*')
 			}
 		}
-		b.WriteString(strings.Join(t.syms, "*"))
+		for j, s := range t.syms {
+			if j > 0 {
+				b.WriteByte('*')
+			}
+			b.WriteString(name(s))
+		}
 	}
 	return b.String()
 }
