@@ -66,6 +66,7 @@ type row struct {
 
 type rangeRow struct {
 	arena  int
+	buffer int // only pieces of one buffer are written as one range
 	write  bool
 	off, n int64
 	count  int64
@@ -140,7 +141,7 @@ func (e *emitter) row(i int) (row, error) {
 	}
 	if s.Workspace >= 0 && !touches(s.Writes, s.Workspace) {
 		b := e.p.Buffers[s.Workspace]
-		r.addRange(rangeRow{arena: b.Arena, write: true, off: b.Offset, n: b.Size, count: 1})
+		r.addRange(rangeRow{arena: b.Arena, buffer: s.Workspace, write: true, off: b.Offset, n: b.Size, count: 1})
 	}
 	return r, e.addLaunch(&r)
 }
@@ -156,7 +157,7 @@ func touches(as []ir.Access, buffer int) bool {
 
 func (e *emitter) rangeOf(a ir.Access, write bool) rangeRow {
 	b := e.p.Buffers[a.Buffer]
-	return rangeRow{arena: b.Arena, write: write, off: b.Offset + a.Offset, n: a.Size, count: 1}
+	return rangeRow{arena: b.Arena, buffer: a.Buffer, write: write, off: b.Offset + a.Offset, n: a.Size, count: 1}
 }
 
 // addRange appends x, or lengthens the last range where x is its next piece.
@@ -166,7 +167,7 @@ func (r *row) addRange(x rangeRow) {
 	}
 	if len(r.ranges) > 0 {
 		last := &r.ranges[len(r.ranges)-1]
-		if last.arena == x.arena && last.write == x.write && last.n == x.n {
+		if last.buffer == x.buffer && last.write == x.write && last.n == x.n {
 			gap := x.off - last.off - last.stride*(last.count-1)
 			if gap >= last.n && (last.count == 1 || gap == last.stride) {
 				last.stride = gap

@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,28 +28,18 @@ func TestLibrary(t *testing.T) {
 	}
 }
 
-// TestNVCC compiles an emitted project for two GPU generations where the
-// compiler is at hand: MEMOC_NVCC names a script that does it in a folder.
-func TestNVCC(t *testing.T) {
+// nvccScript names a script that compiles an emitted project in a folder; the
+// test is skipped where none is given.
+func nvccScript(t *testing.T) string {
 	script := os.Getenv("MEMOC_NVCC")
 	if script == "" {
 		t.Skip("MEMOC_NVCC is not set (see .ci/nvcc.sh)")
 	}
-	g, _ := swapGraph()
-	files, err := Emit(plan(t, g))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := WriteDir(dir, files); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.Command(script, dir).CombinedOutput()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == 77 {
-		t.Skip(string(out))
-	}
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	return script
+}
+
+// TestNVCC compiles a program with copies and waits for two GPU generations.
+func TestNVCC(t *testing.T) {
+	nvccScript(t)
+	compileWithNVCC(t, swapProgram(t))
 }
