@@ -22,7 +22,13 @@ var _ = ir.Register(ir.Op{
 		}
 		return nil
 	},
-	Axes: ir.FollowAll,
+	Axes: func(n *ir.Node) ir.AxisMap {
+		m := ir.FollowAll(n)
+		if len(m.Out) > 0 {
+			m.Out[0] = nil // the step counter
+		}
+		return m
+	},
 	Cost: func(c *ir.CostCtx) ir.Cost {
 		read, write := c.Traffic()
 		return ir.Cost{FLOPs: 12 * ir.Elems(c.InShape(2)), Read: read, Write: write, DType: c.InDType(4)}

@@ -104,6 +104,13 @@ func convAxes(n *ir.Node) ir.AxisMap {
 			axes[1] = append(axes[1], ir.AxisLink{In: 2, Axis: 0})
 		}
 	}
+	kernel, ok := ir.Dims(n.In[1].Type.Shape.Dims[2:]...).Static()
+	win, err := windowOf(n, len(axes)-2, kernel)
+	for i := range axes[2:] {
+		if ok && err == nil && !win.same() {
+			axes[i+2] = ir.OutAxis{win.link(0, i)}
+		}
+	}
 	return ir.AxisMap{Out: [][]ir.OutAxis{axes}}
 }
 

@@ -200,9 +200,10 @@ func next(idx, dims []int64) bool {
 	return false
 }
 
-// links relates spatial axis i of an output to input in.
-func (w window) links(in, axis, i int) ir.AxisLink {
-	return ir.AxisLink{In: in, Axis: axis, Rel: ir.Window, Stride: w.stride[i], Lo: -w.padLo[i], Hi: w.extent(i) - w.padLo[i]}
+// link relates spatial axis i of an output to that of input in; pads must be
+// spelled out.
+func (w window) link(in, i int) ir.AxisLink {
+	return ir.AxisLink{In: in, Axis: i + 2, Rel: ir.Window, Stride: w.stride[i], Lo: -w.padLo[i], Hi: w.extent(i) - 1 - w.padLo[i]}
 }
 
 // args are the geometry as a kernel takes it: kernel, stride, pad, dilation.
