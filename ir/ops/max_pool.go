@@ -98,13 +98,18 @@ func maxPoolGrad(c *ir.GradCtx) error {
 		return c.Node.Errorf("grad", "the gradient needs the rank of %q", x.Name)
 	}
 	idx := c.Out(1)
-	zeros := c.ZerosLike(c.Reshape(x, -1))
+	flat := c.Reshape(x, -1)
 	if c.Opset() >= 16 {
-		flat := c.Op("ScatterElements", []*ir.Value{zeros, c.Reshape(idx, -1), c.Reshape(dy, -1)},
+		d, sum := x.Type.DType, x.Type.DType
+		if d == ir.Float16 || d == ir.BFloat16 {
+			sum = ir.Float // several windows may add to one element
+		}
+		g := c.Op("ScatterElements", []*ir.Value{c.Zeros(sum, c.ShapeOf(flat)), c.Reshape(idx, -1), c.Cast(c.Reshape(dy, -1), sum)},
 			ir.IntAttr("axis", 0), ir.StringAttr("reduction", "add"))
-		c.Set(0, c.ReshapeLike(flat, x))
+		c.Set(0, c.ReshapeLike(c.Cast(g, d), x))
 		return nil
 	}
+	zeros := c.ZerosLike(flat)
 	win, err := windowOf(c.Node, x.Type.Shape.Rank()-2, nil)
 	if err != nil {
 		return err
