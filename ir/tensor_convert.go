@@ -21,6 +21,9 @@ func (t *Tensor) Floats() []float64 {
 	case BFloat16:
 		return convert(View[uint16](t), func(x uint16) float64 { return float64(math.Float32frombits(uint32(x) << 16)) })
 	}
+	if t.DType.IsSmallFloat() {
+		return smallToFloats(t)
+	}
 	return convert(t.Ints(), func(x int64) float64 { return float64(x) })
 }
 
@@ -45,24 +48,26 @@ func (t *Tensor) Ints() []int64 {
 		return toInts(View[uint32](t))
 	case Uint64:
 		return toInts(View[uint64](t))
-	case Int4, Uint4:
-		return nibbles(t)
+	case Int4, Uint4, Int2, Uint2:
+		return smallInts(t)
 	case Float, Double, Float16, BFloat16:
+		return convert(t.Floats(), func(x float64) int64 { return int64(x) })
+	}
+	if t.DType.IsSmallFloat() {
 		return convert(t.Floats(), func(x float64) int64 { return int64(x) })
 	}
 	panic(fmt.Sprintf("BUG: Ints of %s", t.DType))
 }
 
-func nibbles(t *Tensor) []int64 {
-	out := make([]int64, t.Len())
-	for i := range out {
-		v := int64(t.Data[i/2] >> (4 * (i % 2)) & 0xf)
-		if t.DType == Int4 && v > 7 {
-			v -= 16
+func smallInts(t *Tensor) []int64 {
+	bits := t.DType.Bits()
+	return convert(packedBits(t), func(c byte) int64 {
+		v := int64(c)
+		if (t.DType == Int4 || t.DType == Int2) && v >= 1<<(bits-1) {
+			v -= 1 << bits
 		}
-		out[i] = v
-	}
-	return out
+		return v
+	})
 }
 
 func convert[A, B any](in []A, f func(A) B) []B {
@@ -95,6 +100,8 @@ func SetFloats(t *Tensor, vals []float64) {
 		for i, d := 0, View[uint16](t); i < len(d); i++ {
 			d[i] = BFloat16Bits(vals[i])
 		}
+	case Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ, Float4E2M1, Float8E8M0:
+		SetSmallFloats(t, vals, true)
 	default:
 		SetInts(t, convert(vals, saturate))
 	}
@@ -138,12 +145,9 @@ func SetInts(t *Tensor, vals []int64) {
 				t.Data[i] = 1
 			}
 		}
-	case Int4, Uint4:
-		clear(t.Data)
-		for i, v := range vals {
-			t.Data[i/2] |= byte(v&0xf) << (4 * (i % 2))
-		}
-	case Float, Double, Float16, BFloat16:
+	case Int4, Uint4, Int2, Uint2:
+		setPackedBits(t, func(i int) byte { return byte(vals[i]) })
+	case Float, Double, Float16, BFloat16, Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ, Float4E2M1, Float8E8M0:
 		SetFloats(t, convert(vals, func(x int64) float64 { return float64(x) }))
 	default:
 		panic(fmt.Sprintf("BUG: SetInts of %s", t.DType))
