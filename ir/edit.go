@@ -74,7 +74,7 @@ func (e *Edit) ReplaceUses(old, with *Value) error {
 			e.SetInput(u.Node, u.Port, with)
 			continue
 		}
-		e.replaceCapture(u.Node, old, with)
+		e.ReplaceCapture(u.Node, old, with)
 	}
 	for i, out := range e.g.Outputs {
 		if out == old {
@@ -85,7 +85,8 @@ func (e *Edit) ReplaceUses(old, with *Value) error {
 	return nil
 }
 
-func (e *Edit) replaceCapture(owner *Node, old, with *Value) {
+// ReplaceCapture lets the subgraphs of owner read with where they read old.
+func (e *Edit) ReplaceCapture(owner *Node, old, with *Value) {
 	for _, sub := range owner.Subgraphs() {
 		sub.Walk(func(n *Node) {
 			for i, v := range n.In {
@@ -131,6 +132,17 @@ func (e *Edit) Remove(n *Node) error {
 			return fmt.Errorf("BUG: removing %s: %q is a graph output", n, v.Name)
 		}
 	}
+	dropInputs(n)
+	for _, sub := range n.Subgraphs() {
+		sub.Walk(dropInputs)
+	}
+	e.removed[n] = true
+	e.changes++
+	return nil
+}
+
+// dropInputs forgets the uses of a node inside a removed node's subgraph.
+func dropInputs(n *Node) {
 	for i, v := range n.In {
 		if v != nil {
 			v.dropUse(Use{n, i})
@@ -139,9 +151,6 @@ func (e *Edit) Remove(n *Node) error {
 	for _, v := range n.Captures {
 		v.dropUse(Use{n, -1})
 	}
-	e.removed[n] = true
-	e.changes++
-	return nil
 }
 
 // RemoveInit takes an initializer that nothing reads out of the graph.

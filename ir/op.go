@@ -121,6 +121,15 @@ type Grad struct {
 	None string // the reason, where Rule is nil
 }
 
+// notDerived starts the reason of operators whose gradient exists but that
+// memoc does not derive: a path through them is refused. Every other reason
+// says that the gradient is zero, and cuts the path.
+const notDerived = "not derived"
+
+// IsCut reports whether a NoGrad reason means that no gradient flows (integer
+// results, piecewise constants), as opposed to one that is merely missing.
+func IsCut(none string) bool { return none != "" && !strings.HasPrefix(none, notDerived) }
+
 // GradOf is a gradient rule.
 func GradOf(rule func(*GradCtx) error) Grad { return Grad{Rule: rule} }
 

@@ -32,17 +32,28 @@ func (s *Storage) End(n int) int {
 	return s.Reads[len(s.Reads)-1] + 1
 }
 
+// Mode says what to do with values that have no static size.
+type Mode uint8
+
+// The modes.
+const (
+	Strict  Mode = iota // an error
+	Lenient             // they count nothing
+)
+
 // Result is the storages of a graph's top level.
 type Result struct {
 	Graph    *ir.Graph
+	mode     Mode
 	Storages []Storage
 	Of       []int // storage of each value by ValueID, -1 for none
 }
 
-// Analyze lists the storages of g. It is an error if a value has no static
-// size: the error names the first such tensor and the symbol to bind.
-func Analyze(g *ir.Graph) (*Result, error) {
-	r := &Result{Graph: g, Of: make([]int, g.NumValues())}
+// Analyze lists the storages of g. In Strict mode it is an error if a value
+// has no static size: the error names the first such tensor and the symbol to
+// bind.
+func Analyze(g *ir.Graph, mode Mode) (*Result, error) {
+	r := &Result{Graph: g, mode: mode, Of: make([]int, g.NumValues())}
 	for i := range r.Of {
 		r.Of[i] = -1
 	}
@@ -143,6 +154,9 @@ func (r *Result) isView(n *ir.Node, o int) bool {
 func (r *Result) add(v *ir.Value, def int) error {
 	bytes, err := v.Type.Bytes()
 	if err != nil {
+		if r.mode == Lenient {
+			return nil
+		}
 		return sizeError(v, err)
 	}
 	r.Of[v.ID] = len(r.Storages)

@@ -111,12 +111,19 @@ func (w *walker) walk(l *Ladder) error {
 	return nil
 }
 
+// Initial is the choice before any planning: see initial.
+func (p *Problem) Initial() []Choice { return p.initial(p.facts()) }
+
 // initial keeps what waits between uses, and leaves the rest to be made again
-// should a clone ask for it.
+// should a clone ask for it. What follows from weights alone (a transposed
+// weight) is made again for each far use, if it is large enough to matter.
 func (p *Problem) initial(f *facts) []Choice {
 	c := make([]Choice, len(p.Tensors))
 	for t := range c {
-		if !f.skeletal(t) && p.Ops[f.producer[t]].Clone && !p.Tensors[t].Output {
+		if p.Tensors[t].Output || !p.Ops[f.producer[t]].Clone {
+			continue
+		}
+		if !f.skeletal(t) || p.Tensors[t].Derived && p.Tensors[t].Bytes >= 1<<20 {
 			c[t] = Recompute
 		}
 	}

@@ -1,0 +1,152 @@
+package passes
+
+import (
+	"memoc/ir"
+)
+
+var foldPass = Pass{
+	Name:  "fold",
+	Doc:   "Replaces integer values that inference knows, and small computations on constants, by constants.",
+	Stage: Simplify,
+	After: []Edge{{"infer", "the values come from inference"}, {"sequence", "lengths of sequences are known then"}},
+	Run: func(c *Context) (Result, error) {
+		folded, err := foldConstants(c)
+		if err != nil {
+			return Result{}, err
+		}
+		removed, err := removeDead(c.Graph)
+		return Result{Changed: folded+removed > 0, Stats: []ir.KV{stat("folded", folded), stat("removed", removed)}}, err
+	},
+}
+
+var cleanupPass = Pass{
+	Name:  "cleanup",
+	Doc:   "Removes what the backward pass left unused, and folds its shape computations.",
+	Stage: Grad,
+	After: []Edge{{"grad", "gradient rules may leave unused nodes"}},
+	Run:   foldPass.Run,
+}
+
+// foldLimit bounds the elements of a folded constant: shapes, axes, scalars
+// and small tables fold; anything that costs memory is left to run time.
+const foldLimit = 1024
+
+// foldConstants replaces what is known by initializers. Floating-point
+// initializers of the model are never folded into anything: they are weights
+// that training changes.
+func foldConstants(c *Context) (int, error) {
+	b := ir.NewBuilder(ir.NewEdit(c.Graph))
+	folded := 0
+	for _, n := range c.Graph.Nodes {
+		if n.Decl == nil || n.Op == "Constant" && n.Domain == ir.OnnxDomain || !foldable(n) {
+			continue
+		}
+		t := knownOutput(n)
+		if t == nil || !c.spend() {
+			continue
+		}
+		with := b.Const(t)
+		if err := b.Edit.ReplaceUses(n.Out[0], with); err != nil {
+			return folded, err
+		}
+		folded++
+	}
+	b.Edit.Done()
+	return folded, nil
+}
+
+// foldable reports whether n is pure with one output that is no graph output.
+func foldable(n *ir.Node) bool {
+	pure, _ := n.Decl.Recompute.OK()
+	return pure && len(n.Out) == 1 && n.Out[0] != nil && !n.Out[0].IsOutput() && len(n.Subgraphs()) == 0 && len(n.Out[0].Uses()) > 0
+}
+
+// knownOutput is the value of n's output where it is known and small.
+func knownOutput(n *ir.Node) *ir.Tensor {
+	out := n.Out[0]
+	dims, static := out.Type.Shape.Static()
+	if !static || out.Type.Kind != ir.TensorKind || ir.Elems(dims) > foldLimit {
+		return nil
+	}
+	if out.Ints != nil && (out.Type.DType.IsInt() || out.Type.DType == ir.Bool) {
+		vals := make([]int64, len(out.Ints))
+		for i, d := range out.Ints {
+			v, ok := d.Int()
+			if !ok {
+				return nil
+			}
+			vals[i] = v
+		}
+		return ir.FromInts(out.Type.DType, vals, dims...)
+	}
+	return evaluate(n)
+}
+
+// evaluate runs n if all its inputs are constants that training cannot change.
+func evaluate(n *ir.Node) *ir.Tensor {
+	in := make([]ir.Datum, len(n.In))
+	for i, v := range n.In {
+		if v == nil {
+			continue
+		}
+		if v.Init != nil && v.Init.Raw != nil && v.Type.DType.IsFloat() {
+			return nil
+		}
+		t := v.Const()
+		if t == nil {
+			return nil
+		}
+		in[i] = t
+	}
+	if len(in) == 0 {
+		return nil
+	}
+	out, err := ir.EvalNode(ir.NewEvalCtx(n, in))
+	if err != nil || len(out) != 1 {
+		return nil // left to run time, which reports it
+	}
+	t, _ := out[0].(*ir.Tensor)
+	if t == nil || !t.Type().Equal(n.Out[0].Type) {
+		return nil
+	}
+	return t
+}
+
+// removeDead takes out nodes whose results nothing reads, last to first, and
+// initializers that lost their last reader. Nodes with an effect beyond their
+// outputs (random, stateful, unknown) stay.
+func removeDead(g *ir.Graph) (int, error) {
+	e := ir.NewEdit(g)
+	outputs := map[*ir.Value]bool{}
+	for _, v := range g.Outputs {
+		outputs[v] = true
+	}
+	removed := 0
+	for i := len(g.Nodes) - 1; i >= 0; i-- {
+		n := g.Nodes[i]
+		if !dead(n, outputs) {
+			continue
+		}
+		if err := e.Remove(n); err != nil {
+			return removed, err
+		}
+		removed++
+	}
+	e.Done()
+	return removed, nil
+}
+
+func dead(n *ir.Node, outputs map[*ir.Value]bool) bool {
+	if n.Decl == nil {
+		return false
+	}
+	if pure, _ := n.Decl.Recompute.OK(); !pure {
+		return false
+	}
+	for _, v := range n.Out {
+		if v != nil && (len(v.Uses()) > 0 || outputs[v]) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,101 @@
+package passes
+
+import (
+	"memoc/ir"
+	"memoc/ir/diag"
+	"memoc/passes/cost"
+	"memoc/passes/liveness"
+	"memoc/passes/plan"
+)
+
+// Stage is the part of the pipeline a pass belongs to; stages come in this
+// order.
+type Stage uint8
+
+// The stages.
+const (
+	Import Stage = iota
+	Infer
+	Simplify
+	Grad
+	Analyze
+	Plan
+	Place
+)
+
+// String names the stage.
+func (s Stage) String() string {
+	return [...]string{"import", "infer", "simplify", "grad", "analyze", "plan", "place"}[s]
+}
+
+// Edge says that a pass runs after another, and why.
+type Edge struct{ Pass, Why string }
+
+// Pass is one step of the pipeline, declared in one file.
+type Pass struct {
+	Name     string
+	Doc      string
+	Stage    Stage
+	After    []Edge
+	Optional bool // may be turned off with -d=<pass>/off
+	Run      func(*Context) (Result, error)
+}
+
+// Result is what a pass did. Changed says whether the graph changed.
+type Result struct {
+	Changed bool
+	Stats   []ir.KV
+}
+
+// Options is what a user asks of the compiler.
+type Options struct {
+	Train      bool
+	Loss       string
+	Dims       map[string]ir.Dim
+	Strict     bool
+	Budget     Budget
+	HostBudget int64 // bytes; < 0: the profile's
+	Device     *cost.Device
+	Debug      Debug
+	Seed       uint64
+}
+
+// Context is what the passes of one run share. A pass reads what earlier ones
+// left and leaves its own; nothing here is global.
+type Context struct {
+	Model   *ir.Model
+	Graph   *ir.Graph
+	Options Options
+
+	Report   func(*diag.Diagnostic)         // warnings and notes; never nil in a pass
+	Progress func(pass string, done float64) // may be nil
+
+	Live     *liveness.Result
+	Problem  *plan.Problem
+	Origin   *origin
+	Ladder   *plan.Ladder
+	Choice   plan.Rung
+	Schedule *plan.Schedule
+	Program  *ir.Program
+	Metrics  ir.Metrics
+	Log      []ir.PassRecord
+
+	limit int // rewrites left to the running pass (-d=<pass>/limit=n); < 0: no limit
+}
+
+// spend takes one rewrite from the running pass's limit and reports whether
+// it may be made.
+func (c *Context) spend() bool {
+	if c.limit == 0 {
+		return false
+	}
+	if c.limit > 0 {
+		c.limit--
+	}
+	return true
+}
+
+func (c *Context) warn(d *diag.Diagnostic) {
+	d.Severity = diag.Warning
+	c.Report(d)
+}

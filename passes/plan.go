@@ -1,0 +1,209 @@
+package passes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"memoc/ir"
+	"memoc/ir/diag"
+	"memoc/passes/place"
+	"memoc/passes/plan"
+)
+
+// Align is the alignment of device and host buffers in bytes: what CUDA's own
+// allocator gives, and enough for every vector load.
+const Align = 256
+
+var planPass = Pass{
+	Name:  "plan",
+	Doc:   "Chooses for every skeletal tensor whether to keep, swap or recompute it: the fastest plan of the ladder whose placement fits the budget.",
+	Stage: Plan,
+	After: []Edge{
+		{"cost", "decisions weigh time against bytes"},
+		{"liveness", "candidates are storages that wait between forward and backward"},
+	},
+	Run: runPlan,
+}
+
+func runPlan(c *Context) (Result, error) {
+	ladder, err := c.Problem.Search(plan.Options{})
+	if err != nil {
+		return Result{}, err
+	}
+	c.Ladder = ladder
+	base, err := c.Problem.Build(c.Problem.Initial())
+	if err != nil {
+		return Result{}, err
+	}
+	fixed := persistentArena(c)
+	c.Metrics.PeakUnplanned = c.Metrics.Persistent + base.Peak
+	c.Metrics.UnplannedTime = base.Time
+	c.Metrics.HostBudget = c.hostBudget()
+	budget := c.Options.Budget.Limit(c.Metrics.Persistent+c.Metrics.OutputBytes, c.Metrics.PeakUnplanned)
+	c.Metrics.Budget = budget
+	tried := 0
+	for _, r := range ladder.Rungs {
+		if budget > 0 && fixed+r.Peak > budget {
+			continue
+		}
+		s, height, err := placedHeight(c, r.Choice)
+		if err != nil {
+			return Result{}, err
+		}
+		tried++
+		if budget > 0 && height > budget {
+			continue
+		}
+		c.Choice, c.Schedule = r, s
+		return Result{Stats: []ir.KV{stat("rungs", len(ladder.Rungs)), stat("placed", tried)}}, nil
+	}
+	return Result{}, infeasible(c, budget)
+}
+
+// persistentArena is the padded bytes of what lives always.
+func persistentArena(c *Context) int64 {
+	sum := int64(0)
+	for i := range c.Live.Storages {
+		if s := &c.Live.Storages[i]; s.Def < 0 {
+			sum += padded(s.Bytes)
+		}
+	}
+	return sum
+}
+
+func padded(n int64) int64 { return (n + Align - 1) / Align * Align }
+
+// placedHeight is the height of the device arena for a choice.
+func placedHeight(c *Context, choice []plan.Choice) (*plan.Schedule, int64, error) {
+	s, err := c.Problem.Build(choice)
+	if err != nil {
+		return nil, 0, err
+	}
+	sol, err := place.Solve(context.Background(), deviceProblem(c, s), place.Options{})
+	if err != nil {
+		return nil, 0, err
+	}
+	return s, persistentArena(c) + sol.Height, nil
+}
+
+// deviceProblem states the placement of a schedule's moving buffers: those of
+// its instances first, then one per workspace. Persistent buffers lie below
+// them and are no part of it.
+func deviceProblem(c *Context, s *plan.Schedule) *place.Problem {
+	p := &place.Problem{}
+	for i, b := range s.Buffers {
+		p.Buffers = append(p.Buffers, place.Buffer{ID: fmt.Sprint(i), Size: b.Bytes, Align: Align, Start: b.First, End: b.End})
+	}
+	for i, e := range s.Entries {
+		if w := workspace(c, &e); w > 0 {
+			p.Buffers = append(p.Buffers, place.Buffer{ID: fmt.Sprintf("w%d", i), Size: w, Align: Align, Start: i, End: i + 1})
+		}
+	}
+	return p
+}
+
+func workspace(c *Context, e *plan.Entry) int64 {
+	if e.Op < 0 {
+		return 0
+	}
+	return c.Problem.Ops[e.Op].Workspace
+}
+
+// infeasible is the error of a budget that no plan fits: it names the smallest
+// that works and what is alive at that plan's peak.
+func infeasible(c *Context, budget int64) error {
+	rungs := slices.Clone(c.Ladder.Rungs)
+	slices.SortStableFunc(rungs, func(a, b plan.Rung) int { return compare(a.Peak, b.Peak) })
+	least := int64(-1)
+	var at *plan.Schedule
+	for i, r := range rungs {
+		if i >= 4 || least >= 0 && persistentArena(c)+r.Peak >= least {
+			break
+		}
+		s, height, err := placedHeight(c, r.Choice)
+		if err != nil {
+			return err
+		}
+		if least < 0 || height < least {
+			least, at = height, s
+		}
+	}
+	return &Infeasible{Budget: budget, Smallest: least, Persistent: c.Metrics.Persistent, Alive: alive(c, at)}
+}
+
+func compare(a, b int64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// Infeasible is the error of a budget below every plan.
+type Infeasible struct {
+	Budget     int64
+	Smallest   int64 // bytes of the smallest budget that has a plan
+	Persistent int64
+	Alive      []AliveTensor // at the peak of that plan, largest first
+}
+
+// AliveTensor is a tensor alive at a peak.
+type AliveTensor struct {
+	Name  string
+	Type  string
+	Bytes int64
+	Class ir.Class
+}
+
+// Error says what was asked, what works, and what is in the way.
+func (e *Infeasible) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "no plan fits a budget of %s; the smallest that works is %s (--budget %d), of which %s are weights, inputs and constants; alive at its peak:",
+		FormatBytes(e.Budget), FormatBytes(e.Smallest), e.Smallest, FormatBytes(e.Persistent))
+	for i, t := range e.Alive {
+		if i == 8 {
+			fmt.Fprintf(&b, "\n  and %d more", len(e.Alive)-i)
+			break
+		}
+		fmt.Fprintf(&b, "\n  %-12s %s %s (%s)", FormatBytes(t.Bytes), t.Name, t.Type, t.Class)
+	}
+	return b.String()
+}
+
+// Diagnostic is the error as a located message.
+func (e *Infeasible) Diagnostic() *diag.Diagnostic {
+	return &diag.Diagnostic{ID: "infeasible", Severity: diag.Error, Message: e.Error()}
+}
+
+// alive lists the tensors alive at a schedule's peak, largest first.
+func alive(c *Context, s *plan.Schedule) []AliveTensor {
+	if s == nil {
+		return nil
+	}
+	var out []AliveTensor
+	for _, in := range s.Instances {
+		if in.First <= s.PeakAt && s.PeakAt < in.End {
+			st := &c.Live.Storages[c.Origin.storage[in.Tensor]]
+			out = append(out, AliveTensor{st.Root.Name, st.Root.Type.String(), st.Bytes, st.Class})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b AliveTensor) int { return compare(b.Bytes, a.Bytes) })
+	return out
+}
+
+// FormatBytes prints a size in GiB, MiB, KiB or bytes.
+func FormatBytes(n int64) string {
+	switch x := float64(n); {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", x/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.2f MiB", x/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.2f KiB", x/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
