@@ -7,6 +7,14 @@ type (
 	Nanos = int64
 )
 
+// Align is the alignment of every buffer in bytes: what CUDA's own allocator
+// gives, and enough for every vector load.
+const Align Bytes = 256
+
+// Padded is n rounded up to Align; zero stays zero: what has no bytes owns
+// none.
+func Padded(n Bytes) Bytes { return (n + Align - 1) / Align * Align }
+
 // Program is a planned step: the rewritten graph, laid out as steps on lanes
 // that read and write fixed byte ranges of arenas. It holds everything the
 // emitters need; they never ask the passes.

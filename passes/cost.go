@@ -47,7 +47,7 @@ func buildProblem(c *Context) (*plan.Problem, *origin, error) {
 		}
 		o.tensor[i] = len(p.Tensors)
 		o.storage = append(o.storage, i)
-		p.Tensors = append(p.Tensors, plan.Tensor{Bytes: s.Bytes, Output: s.Class == ir.Output, Derived: s.Derived})
+		p.Tensors = append(p.Tensors, plan.Tensor{Bytes: ir.Padded(s.Bytes), Output: s.Class == ir.Output, Derived: s.Derived})
 	}
 	for _, n := range c.Graph.Nodes {
 		if !c.Live.Computes(n) {
@@ -69,7 +69,7 @@ func (o *origin) op(c *Context, n *ir.Node) (plan.Op, error) {
 	if err != nil {
 		return plan.Op{}, err
 	}
-	op := plan.Op{Time: time, Workspace: workspace, Clone: cloneable(n)}
+	op := plan.Op{Time: time, Workspace: ir.Padded(workspace), Clone: cloneable(n)}
 	for _, vs := range [][]*ir.Value{n.In, n.Captures} {
 		for _, v := range vs {
 			if t := o.of(c, v); t >= 0 {

@@ -47,7 +47,7 @@ var livenessPass = Pass{
 			s := &live.Storages[i]
 			count[s.Class]++
 			if s.Class == ir.Output {
-				c.Metrics.OutputBytes += s.Bytes
+				c.Metrics.OutputBytes += ir.Padded(s.Bytes)
 			}
 		}
 		return Result{Stats: []ir.KV{stat("persistent", count[ir.Persistent]), stat("skeletal", count[ir.Skeletal]),

@@ -5,6 +5,7 @@ import (
 	"memoc/ir/diag"
 	"memoc/passes/cost"
 	"memoc/passes/liveness"
+	"memoc/passes/place"
 	"memoc/passes/plan"
 )
 
@@ -74,11 +75,12 @@ type Context struct {
 	Problem  *plan.Problem
 	Origin   *origin
 	Ladder   *plan.Ladder
-	Choice   plan.Rung
 	Schedule *plan.Schedule
 	Program  *ir.Program
 	Metrics  ir.Metrics
 	Log      []ir.PassRecord
+
+	placement *place.Solution
 
 	limit int // rewrites left to the running pass (-d=<pass>/limit=n); < 0: no limit
 }

@@ -12,10 +12,6 @@ import (
 	"memoc/passes/plan"
 )
 
-// Align is the alignment of device and host buffers in bytes: what CUDA's own
-// allocator gives, and enough for every vector load.
-const Align = 256
-
 var planPass = Pass{
 	Name:  "plan",
 	Doc:   "Chooses for every skeletal tensor whether to keep, swap or recompute it: the fastest plan of the ladder whose placement fits the budget.",
@@ -37,7 +33,6 @@ func runPlan(c *Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	fixed := persistentArena(c)
 	c.Metrics.PeakUnplanned = c.Metrics.Persistent + base.Peak
 	c.Metrics.UnplannedTime = base.Time
 	c.Metrics.HostBudget = c.hostBudget()
@@ -45,47 +40,40 @@ func runPlan(c *Context) (Result, error) {
 	c.Metrics.Budget = budget
 	tried := 0
 	for _, r := range ladder.Rungs {
-		if budget > 0 && fixed+r.Peak > budget {
+		if budget > 0 && c.Metrics.Persistent+r.Peak > budget {
 			continue
 		}
-		s, height, err := placedHeight(c, r.Choice)
+		p, err := placed(c, r.Choice)
 		if err != nil {
 			return Result{}, err
 		}
 		tried++
-		if budget > 0 && height > budget {
+		if budget > 0 && p.height > budget {
 			continue
 		}
-		c.Choice, c.Schedule = r, s
+		c.Schedule, c.placement = p.schedule, p.solution
 		return Result{Stats: []ir.KV{stat("rungs", len(ladder.Rungs)), stat("placed", tried)}}, nil
 	}
 	return Result{}, infeasible(c, budget)
 }
 
-// persistentArena is the padded bytes of what lives always.
-func persistentArena(c *Context) int64 {
-	sum := int64(0)
-	for i := range c.Live.Storages {
-		if s := &c.Live.Storages[i]; s.Def < 0 {
-			sum += padded(s.Bytes)
-		}
-	}
-	return sum
+// placement is a choice carried out and placed.
+type placement struct {
+	schedule *plan.Schedule
+	solution *place.Solution
+	height   int64 // of the device arena, persistent bytes included
 }
 
-func padded(n int64) int64 { return (n + Align - 1) / Align * Align }
-
-// placedHeight is the height of the device arena for a choice.
-func placedHeight(c *Context, choice []plan.Choice) (*plan.Schedule, int64, error) {
+func placed(c *Context, choice []plan.Choice) (placement, error) {
 	s, err := c.Problem.Build(choice)
 	if err != nil {
-		return nil, 0, err
+		return placement{}, err
 	}
 	sol, err := place.Solve(context.Background(), deviceProblem(c, s), place.Options{})
 	if err != nil {
-		return nil, 0, err
+		return placement{}, err
 	}
-	return s, persistentArena(c) + sol.Height, nil
+	return placement{s, sol, c.Metrics.Persistent + sol.Height}, nil
 }
 
 // deviceProblem states the placement of a schedule's moving buffers: those of
@@ -94,11 +82,11 @@ func placedHeight(c *Context, choice []plan.Choice) (*plan.Schedule, int64, erro
 func deviceProblem(c *Context, s *plan.Schedule) *place.Problem {
 	p := &place.Problem{}
 	for i, b := range s.Buffers {
-		p.Buffers = append(p.Buffers, place.Buffer{ID: fmt.Sprint(i), Size: b.Bytes, Align: Align, Start: b.First, End: b.End})
+		p.Buffers = append(p.Buffers, place.Buffer{ID: fmt.Sprint(i), Size: b.Bytes, Align: ir.Align, Start: b.First, End: b.End})
 	}
 	for i, e := range s.Entries {
 		if w := workspace(c, &e); w > 0 {
-			p.Buffers = append(p.Buffers, place.Buffer{ID: fmt.Sprintf("w%d", i), Size: w, Align: Align, Start: i, End: i + 1})
+			p.Buffers = append(p.Buffers, place.Buffer{ID: fmt.Sprintf("w%d", i), Size: w, Align: ir.Align, Start: i, End: i + 1})
 		}
 	}
 	return p
@@ -119,15 +107,15 @@ func infeasible(c *Context, budget int64) error {
 	least := int64(-1)
 	var at *plan.Schedule
 	for i, r := range rungs {
-		if i >= 4 || least >= 0 && persistentArena(c)+r.Peak >= least {
+		if i >= 4 || least >= 0 && c.Metrics.Persistent+r.Peak >= least {
 			break
 		}
-		s, height, err := placedHeight(c, r.Choice)
+		p, err := placed(c, r.Choice)
 		if err != nil {
 			return err
 		}
-		if least < 0 || height < least {
-			least, at = height, s
+		if least < 0 || p.height < least {
+			least, at = p.height, p.schedule
 		}
 	}
 	return &Infeasible{Budget: budget, Smallest: least, Persistent: c.Metrics.Persistent, Alive: alive(c, at)}

@@ -113,7 +113,7 @@ func sizeError(v *ir.Value, err error) error {
 	return d
 }
 
-// Peak is the largest sum of live bytes over g's own order, with nothing
+// Peak is the largest sum of live bytes (each padded to ir.Align) over g's own order, with nothing
 // recomputed, moved or done in place, and the node where it is first reached.
 // Persistent storages count throughout.
 func (r *Result) Peak() (peak ir.Bytes, at int) {
@@ -123,11 +123,11 @@ func (r *Result) Peak() (peak ir.Bytes, at int) {
 	for i := range r.Storages {
 		s := &r.Storages[i]
 		if s.Def < 0 {
-			base += s.Bytes
+			base += ir.Padded(s.Bytes)
 			continue
 		}
-		delta[s.Def] += s.Bytes
-		delta[s.End(n)] -= s.Bytes
+		delta[s.Def] += ir.Padded(s.Bytes)
+		delta[s.End(n)] -= ir.Padded(s.Bytes)
 	}
 	live := base
 	peak = base
@@ -140,12 +140,12 @@ func (r *Result) Peak() (peak ir.Bytes, at int) {
 	return peak, at
 }
 
-// Persistent is the bytes of weights, inputs and constants.
+// Persistent is the padded bytes of weights, inputs and constants.
 func (r *Result) Persistent() ir.Bytes {
 	sum := ir.Bytes(0)
 	for i := range r.Storages {
 		if r.Storages[i].Def < 0 {
-			sum += r.Storages[i].Bytes
+			sum += ir.Padded(r.Storages[i].Bytes)
 		}
 	}
 	return sum
