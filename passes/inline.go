@@ -7,7 +7,9 @@ var inlinePass = Pass{
 	Doc:   "Replaces calls of the model's local functions by their bodies.",
 	Stage: Import,
 	Run: func(c *Context) (Result, error) {
-		return Result{}, nil
+		before := len(c.Model.Functions)
+		err := ir.Inline(c.Model)
+		c.Graph = c.Model.Graph
+		return Result{Changed: len(c.Model.Functions) != before, Stats: []ir.KV{stat("functions", before)}}, err
 	},
 }
-var _ ir.KV

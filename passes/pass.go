@@ -68,7 +68,7 @@ type Context struct {
 	Graph   *ir.Graph
 	Options Options
 
-	Report   func(*diag.Diagnostic)         // warnings and notes; never nil in a pass
+	Report   func(*diag.Diagnostic)          // warnings and notes; never nil in a pass
 	Progress func(pass string, done float64) // may be nil
 
 	Live     *liveness.Result

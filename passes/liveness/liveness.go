@@ -13,7 +13,7 @@ import (
 type Storage struct {
 	Root    *ir.Value
 	Values  []*ir.Value // root first, then views in order of definition
-	Bytes   ir.Bytes // of the tensor; it takes ir.Padded(Bytes)
+	Bytes   ir.Bytes    // of the tensor; it takes ir.Padded(Bytes)
 	Class   ir.Class
 	Def     int   // node that makes it, -1 for a persistent storage
 	Reads   []int // nodes that read it, ascending, each once

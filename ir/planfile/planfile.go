@@ -1,0 +1,277 @@
+// Package planfile is the versioned JSON form of a Program: plan.json. Reading
+// one needs neither the model nor the passes, so that a checker, a script or
+// another back end can work from the file alone. The schema is described in
+// docs/plan.md.
+package planfile
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"memoc/ir"
+)
+
+// Version is the schema's version; a reader refuses others.
+const Version = 1
+
+// Plan is the whole file. Sizes and offsets are bytes, times nanoseconds,
+// lifetimes half-open in steps.
+type Plan struct {
+	Version   int        `json:"version"`
+	Name      string     `json:"name"`
+	Device    string     `json:"device"`
+	Metrics   Metrics    `json:"metrics"`
+	Arenas    []Arena    `json:"arenas"`
+	Lanes     []string   `json:"lanes"`
+	Buffers   []Buffer   `json:"buffers"`
+	Values    []Value    `json:"values"`
+	Steps     []Step     `json:"steps"`
+	Inputs    []string   `json:"inputs"`
+	Weights   []string   `json:"weights"`
+	Outputs   []string   `json:"outputs"`
+	Decisions []Decision `json:"decisions"`
+	Passes    []Pass     `json:"passes"`
+}
+
+// Metrics is the summary of the plan.
+type Metrics struct {
+	PeakExported  int64 `json:"peak_exported"`
+	PeakUnplanned int64 `json:"peak_unplanned"`
+	Persistent    int64 `json:"persistent"`
+	Budget        int64 `json:"budget"`
+	Peak          int64 `json:"peak"`
+	LowerBound    int64 `json:"lower_bound"`
+	HostPeak      int64 `json:"host_peak"`
+	HostBudget    int64 `json:"host_budget"`
+	Time          int64 `json:"time_ns"`
+	Stall         int64 `json:"stall_ns"`
+	ExtraCompute  int64 `json:"extra_compute_ns"`
+}
+
+// Arena is one allocation.
+type Arena struct {
+	Name       string `json:"name"`
+	Size       int64  `json:"size"`
+	Align      int64  `json:"align"`
+	LowerBound int64  `json:"lower_bound"`
+	Budget     int64  `json:"budget"`
+}
+
+// Buffer is a fixed range of an arena.
+type Buffer struct {
+	Name   string `json:"name"`
+	Arena  int    `json:"arena"`
+	Offset int64  `json:"offset"`
+	Size   int64  `json:"size"`
+	First  int    `json:"first"`
+	End    int    `json:"end"`
+	Class  string `json:"class"`
+}
+
+// Value says which bytes a value of the model has: Size bytes of its buffer
+// from Offset on. Base names the value whose bytes these are (itself, or what
+// it is a view of).
+type Value struct {
+	Name   string `json:"name"`
+	Base   string `json:"base"`
+	Buffer int    `json:"buffer"`
+	Offset int64  `json:"offset"`
+	Size   int64  `json:"size"`
+}
+
+// Step is one operation on a lane.
+type Step struct {
+	Kind      string   `json:"kind"` // "run", "copy-out", "copy-in"
+	Lane      int      `json:"lane"`
+	Node      string   `json:"node"`
+	Op        string   `json:"op"`
+	Reads     []string `json:"reads"`     // names of values
+	Writes    []string `json:"writes"`    // names of values
+	Workspace int      `json:"workspace"` // buffer, -1 for none
+	Waits     []int    `json:"waits"`
+	Duration  int64    `json:"duration_ns"`
+	Start     int64    `json:"start_ns"`
+	Stall     int64    `json:"stall_ns"`
+}
+
+// Decision is the fate of one tensor.
+type Decision struct {
+	Tensor   string `json:"tensor"`
+	Bytes    int64  `json:"bytes"`
+	Decision string `json:"decision"`
+	Reason   string `json:"reason"`
+	Extra    int64  `json:"extra_ns"`
+	Producer string `json:"producer"`
+}
+
+// Pass is what one pass did.
+type Pass struct {
+	Name    string            `json:"name"`
+	Changed bool              `json:"changed"`
+	Stats   map[string]string `json:"stats,omitempty"`
+}
+
+var stepKinds = map[ir.StepKind]string{ir.RunStep: "run", ir.CopyOutStep: "copy-out", ir.CopyInStep: "copy-in"}
+
+// FromProgram is the plan of p.
+func FromProgram(p *ir.Program) *Plan {
+	m := p.Metrics
+	out := &Plan{Version: Version, Name: p.Name, Device: p.Device, Metrics: Metrics{
+		PeakExported: m.PeakExported, PeakUnplanned: m.PeakUnplanned, Persistent: m.Persistent, Budget: m.Budget, Peak: m.Peak,
+		LowerBound: m.LowerBound, HostPeak: m.HostPeak, HostBudget: m.HostBudget, Time: m.Time, Stall: m.Stall, ExtraCompute: m.ExtraCompute}}
+	for _, a := range p.Arenas {
+		out.Arenas = append(out.Arenas, Arena{a.Name, a.Size, a.Align, a.LowerBound, a.Budget})
+	}
+	for _, l := range p.Lanes {
+		out.Lanes = append(out.Lanes, l.Name)
+	}
+	for _, b := range p.Buffers {
+		out.Buffers = append(out.Buffers, Buffer{b.Name, b.Arena, b.Offset, b.Size, b.First, b.End, b.Class.String()})
+	}
+	out.values(p)
+	for i := range p.Steps {
+		out.Steps = append(out.Steps, stepOf(&p.Steps[i], p))
+	}
+	for _, d := range p.Decisions {
+		out.Decisions = append(out.Decisions, Decision{d.Tensor, d.Bytes, d.Kind.String(), d.Reason, d.Extra, d.Produce})
+	}
+	for _, r := range p.Log {
+		pass := Pass{Name: r.Pass, Changed: r.Changed, Stats: map[string]string{}}
+		for _, kv := range r.Stats {
+			pass.Stats[kv.Key] = kv.Value
+		}
+		out.Passes = append(out.Passes, pass)
+	}
+	out.Inputs, out.Weights, out.Outputs = names(p.Graph.Inputs), names(p.Graph.Inits), names(p.Graph.Outputs)
+	return out
+}
+
+func names(vs []*ir.Value) []string {
+	out := []string{}
+	for _, v := range vs {
+		out = append(out, v.Name)
+	}
+	return out
+}
+
+// values lists the values that have bytes, in order of definition.
+func (out *Plan) values(p *ir.Program) {
+	base := map[*ir.Value]*ir.Value{}
+	add := func(v *ir.Value) {
+		if v == nil || p.Places[v.ID].Buffer < 0 {
+			return
+		}
+		pl := p.Places[v.ID]
+		base[v] = v
+		if n := v.Def; n != nil && n.Decl != nil && n.Decl.View != nil {
+			if i := n.Decl.View(n, v.Port); i >= 0 && i < len(n.In) && n.In[i] != nil && p.Places[n.In[i].ID].Buffer == pl.Buffer {
+				base[v] = base[n.In[i]]
+			}
+		}
+		out.Values = append(out.Values, Value{v.Name, base[v].Name, pl.Buffer, pl.Offset, pl.Size})
+	}
+	for _, v := range p.Graph.Inputs {
+		add(v)
+	}
+	for _, v := range p.Graph.Inits {
+		if base[v] == nil {
+			add(v)
+		}
+	}
+	for _, n := range p.Graph.Nodes {
+		for _, v := range n.Out {
+			add(v)
+		}
+	}
+}
+
+func stepOf(s *ir.Step, p *ir.Program) Step {
+	t := Step{Kind: stepKinds[s.Kind], Lane: s.Lane, Node: s.Node.Name, Op: s.Node.FullOp(), Reads: []string{}, Writes: []string{},
+		Workspace: s.Workspace, Waits: append([]int{}, s.Waits...), Duration: s.Duration, Start: s.Start, Stall: s.Stall}
+	for _, vs := range [][]*ir.Value{s.Node.In, s.Node.Captures} {
+		for _, v := range vs {
+			if v != nil && p.Places[v.ID].Buffer >= 0 {
+				t.Reads = append(t.Reads, v.Name)
+			}
+		}
+	}
+	for _, v := range s.Node.Out {
+		if v != nil && p.Places[v.ID].Buffer >= 0 {
+			t.Writes = append(t.Writes, v.Name)
+		}
+	}
+	return t
+}
+
+// Encode is the plan as JSON, one array element a line.
+func (p *Plan) Encode() ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(p); err != nil {
+		return nil, err
+	}
+	return breakLines(b.Bytes()), nil
+}
+
+// breakLines starts a new line before every object in an array and every
+// top-level member, so that files can be read and compared line by line.
+func breakLines(in []byte) []byte {
+	var out []byte
+	depth, quoted := 0, false
+	for i, c := range in {
+		if quoted {
+			quoted = !(c == '"' && !escaped(in, i))
+			out = append(out, c)
+			continue
+		}
+		switch c {
+		case '"':
+			if depth == 1 && (in[i-1] == ',' || in[i-1] == '{') {
+				out = append(out, '\n')
+			}
+			quoted = true
+		case '{':
+			if depth > 0 && (in[i-1] == '[' || in[i-1] == ',') {
+				out = append(out, '\n', ' ')
+			}
+			depth++
+		case '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// escaped reports whether the byte at i follows an odd run of backslashes.
+func escaped(in []byte, i int) bool {
+	n := 0
+	for i--; i >= 0 && in[i] == '\\'; i-- {
+		n++
+	}
+	return n%2 == 1
+}
+
+// Decode reads a plan; unknown members and other versions are errors.
+func Decode(data []byte) (*Plan, error) {
+	var head struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
+	if head.Version != Version {
+		return nil, fmt.Errorf("plan: version %d, this memoc reads version %d", head.Version, Version)
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	var p Plan
+	if err := d.Decode(&p); err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
+	return &p, nil
+}

@@ -1,0 +1,111 @@
+package check
+
+import "memoc/ir/planfile"
+
+// touch is a byte range that a step reads or writes.
+type touch struct {
+	arena      int
+	start, end int64
+	write      bool
+}
+
+func (j *judge) touches(s *planfile.Step) []touch {
+	var out []touch
+	for k, names := range [][]string{s.Reads, s.Writes} {
+		for _, name := range names {
+			v := j.value[name]
+			b := j.p.Buffers[v.Buffer]
+			start := b.Offset + v.Offset
+			out = append(out, touch{b.Arena, start, start + v.Size, k == 1})
+		}
+	}
+	if s.Workspace >= 0 {
+		b := j.p.Buffers[s.Workspace]
+		out = append(out, touch{b.Arena, b.Offset, b.Offset + b.Size, true})
+	}
+	return out
+}
+
+// reach is, for every step, the last step of each lane that has ended for sure
+// before it starts: through its own lane's order and the waits.
+func (j *judge) reach() [][]int {
+	out := make([][]int, len(j.p.Steps))
+	last := make([]int, len(j.p.Lanes))
+	for l := range last {
+		last[l] = -1
+	}
+	for i, s := range j.p.Steps {
+		known := make([]int, len(j.p.Lanes))
+		for l := range known {
+			known[l] = -1
+		}
+		for _, before := range append([]int{last[s.Lane]}, s.Waits...) {
+			if before < 0 {
+				continue
+			}
+			for l, k := range out[before] {
+				known[l] = max(known[l], k)
+			}
+			lane := j.p.Steps[before].Lane
+			known[lane] = max(known[lane], before)
+		}
+		out[i] = known
+		last[s.Lane] = i
+	}
+	return out
+}
+
+// races: of two accesses to common bytes of which one writes, the earlier has
+// ended before the later starts.
+func (j *judge) races() error {
+	known := j.reach()
+	all := make([][]touch, len(j.p.Steps))
+	for i := range j.p.Steps {
+		all[i] = j.touches(&j.p.Steps[i])
+	}
+	for i := range all {
+		for k := 0; k < i; k++ {
+			a, b := &j.p.Steps[k], &j.p.Steps[i]
+			if a.Lane == b.Lane || known[i][a.Lane] >= k {
+				continue
+			}
+			for _, x := range all[k] {
+				for _, y := range all[i] {
+					if x.arena == y.arena && (x.write || y.write) && x.start < y.end && y.start < x.end {
+						return fault("races", "step %d (%s) and step %d (%s) touch common bytes of arena %s from %d on, and nothing orders them",
+							k, a.Node, i, b.Node, j.p.Arenas[x.arena].Name, max(x.start, y.start))
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// copies: a copy moves equal sizes between the device and the host, on its own
+// lane, and a copy in reads what a copy out of the same tensor wrote.
+func (j *judge) copies() error {
+	written := map[string]bool{}
+	for i, s := range j.p.Steps {
+		if s.Kind == "run" {
+			continue
+		}
+		if len(s.Reads) != 1 || len(s.Writes) != 1 {
+			return fault("copies", "step %d (%s) copies %d values into %d", i, s.Node, len(s.Reads), len(s.Writes))
+		}
+		from, to := j.value[s.Reads[0]], j.value[s.Writes[0]]
+		if from.Size != to.Size {
+			return fault("copies", "step %d (%s) copies %d bytes into %d", i, s.Node, from.Size, to.Size)
+		}
+		fromHost, toHost := j.p.Buffers[from.Buffer].Class == "host-slot", j.p.Buffers[to.Buffer].Class == "host-slot"
+		switch {
+		case s.Kind == "copy-out" && (fromHost || !toHost), s.Kind == "copy-in" && (!fromHost || toHost):
+			return fault("copies", "step %d (%s) of kind %s goes from %s to %s", i, s.Node, s.Kind, from.Name, to.Name)
+		case s.Kind == "copy-out":
+			written[to.Name] = true
+		case !written[from.Name]:
+			return fault("copies", "step %d (%s) brings back %q before it was moved out", i, s.Node, from.Name)
+		}
+	}
+	return nil
+}
