@@ -93,7 +93,7 @@ func needCompiler(t *testing.T) {
 	}
 }
 
-func build(t *testing.T, p *ir.Program) string {
+func build(t *testing.T, p *ir.Program) *HostProgram {
 	t.Helper()
 	needCompiler(t)
 	files, err := Emit(p)
@@ -104,7 +104,7 @@ func build(t *testing.T, p *ir.Program) string {
 	if err := WriteDir(dir, files); err != nil {
 		t.Fatal(err)
 	}
-	exe, err := BuildHost(context.Background(), dir)
+	exe, err := BuildHost(context.Background(), dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestEmitAndRun(t *testing.T) {
 	g, _ := swapGraph()
 	exe := build(t, plan(t, g))
 	x := floats([]float64{1, 2, 3, 4, 5, 6}, 2, 3)
-	out, err := RunHost(context.Background(), exe, []Named{{"in", x}}, RunOptions{Steps: 2, Paranoid: true})
+	out, err := exe.Run(context.Background(), []Named{{"in", x}}, RunOptions{Steps: 2, Paranoid: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestEmitAndRun(t *testing.T) {
 			t.Errorf("output %d: %v, want %v", i, got, want)
 		}
 	}
-	if _, err := RunHost(context.Background(), exe, nil, RunOptions{}); err == nil || !strings.Contains(err.Error(), `no value for input 'in'`) {
+	if _, err := exe.Run(context.Background(), nil, RunOptions{}); err == nil || !strings.Contains(err.Error(), `no value for input 'in'`) {
 		t.Errorf("a missing input: %v", err)
 	}
 }
@@ -198,7 +198,7 @@ func TestFaultsAreFound(t *testing.T) {
 			p := swapProgram(t)
 			c.spoil(p)
 			exe := build(t, p)
-			_, err := RunHost(context.Background(), exe, []Named{x}, RunOptions{Steps: 2, Schedules: 10, Paranoid: c.want == ""})
+			_, err := exe.Run(context.Background(), []Named{x}, RunOptions{Steps: 2, Schedules: 10, Paranoid: c.want == ""})
 			if c.want == "" && err != nil {
 				t.Fatal(err)
 			}
@@ -247,7 +247,7 @@ func TestManySteps(t *testing.T) {
 		t.Errorf("%d launch functions for 1000 steps of two kinds", n)
 	}
 	exe := build(t, p)
-	if _, err := RunHost(context.Background(), exe, []Named{{"x", floats(make([]float64, 32), 4, 8)}}, RunOptions{}); err != nil {
+	if _, err := exe.Run(context.Background(), []Named{{"x", floats(make([]float64, 32), 4, 8)}}, RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sort"
 	"strings"
 	"sync"
@@ -18,44 +19,57 @@ import (
 // not depend on the machine's instructions.
 var hostFlags = []string{"-std=c++17", "-O2", "-ffp-contract=off", "-DMEMOC_HOST=1"}
 
-// BuildHost compiles the project in dir with g++ (or $CXX) for the CPU and
-// returns the path of the program. The parts that are the same for every
+// HostProgram is an emitted project built for the CPU.
+type HostProgram struct {
+	Dir string // the project
+	Exe string
+}
+
+// BuildHost compiles the project in dir with g++ (or $CXX) for the CPU, into
+// the file exe ("": "step" in dir). The parts that are the same for every
 // program are compiled once and kept in the user's cache directory.
-func BuildHost(ctx context.Context, dir string) (string, error) {
+func BuildHost(ctx context.Context, dir, exe string) (*HostProgram, error) {
 	cxx := os.Getenv("CXX")
 	if cxx == "" {
 		cxx = "g++"
 	}
 	if _, err := exec.LookPath(cxx); err != nil {
-		return "", fmt.Errorf("the host program needs a C++17 compiler: %w", err)
+		return nil, fmt.Errorf("the host program needs a C++17 compiler: %w", err)
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
 	}
 	sources, err := hostSources(dir)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	work, err := os.MkdirTemp("", "memoc-build-")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer os.RemoveAll(work)
 	objects := make([]string, len(sources))
 	errs := make([]error, len(sources))
 	var wg sync.WaitGroup
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for i, src := range sources {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
 			objects[i], errs[i] = compile(ctx, cxx, dir, src, work)
-		}()
+		})
 	}
 	wg.Wait()
 	for _, err := range errs {
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 	}
-	exe := filepath.Join(dir, "step")
-	return exe, runTool(ctx, dir, cxx, append(objects, "-o", exe)...)
+	if exe == "" {
+		exe = filepath.Join(dir, "step")
+	}
+	return &HostProgram{dir, exe}, runTool(ctx, dir, cxx, append(objects, "-o", exe)...)
 }
 
 func hostSources(dir string) ([]string, error) {
@@ -169,8 +183,8 @@ type RunOptions struct {
 	ModelDir  string // where external data lies
 }
 
-// RunHost runs a program that BuildHost made and returns its outputs.
-func RunHost(ctx context.Context, exe string, inputs []Named, o RunOptions) ([]Named, error) {
+// Run runs the program and returns its outputs.
+func (h *HostProgram) Run(ctx context.Context, inputs []Named, o RunOptions) ([]Named, error) {
 	work, err := os.MkdirTemp("", "memoc-run-")
 	if err != nil {
 		return nil, err
@@ -184,16 +198,20 @@ func RunHost(ctx context.Context, exe string, inputs []Named, o RunOptions) ([]N
 	if err := os.WriteFile(in, buf.Bytes(), 0o644); err != nil {
 		return nil, err
 	}
-	args := []string{"--inputs", in, "--outputs", out, "--weights", filepath.Join(filepath.Dir(exe), "weights.bin"),
+	args := []string{"--inputs", in, "--outputs", out, "--weights", filepath.Join(h.Dir, "weights.bin"),
 		"--steps", fmt.Sprint(max(o.Steps, 1)), "--seed", fmt.Sprint(o.Seed), "--schedule", fmt.Sprint(o.Schedule),
 		"--schedules", fmt.Sprint(max(o.Schedules, 1))}
 	if o.Paranoid {
 		args = append(args, "--paranoid")
 	}
 	if o.ModelDir != "" {
-		args = append(args, "--model-dir", o.ModelDir)
+		dir, err := filepath.Abs(o.ModelDir)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "--model-dir", dir)
 	}
-	if err := runTool(ctx, work, exe, args...); err != nil {
+	if err := runTool(ctx, work, h.Exe, args...); err != nil {
 		return nil, err
 	}
 	f, err := os.Open(out)

@@ -110,7 +110,7 @@ func TestSamples(t *testing.T) {
 		}
 	}
 	exe := build(t, plan(t, g))
-	got, err := RunHost(context.Background(), exe, nil, RunOptions{Paranoid: true})
+	got, err := exe.Run(context.Background(), nil, RunOptions{Paranoid: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func (e *emitter) writeHead(b *strings.Builder) {
 		len(e.events), p.Metrics.Time, p.Metrics.Stall)
 	b.WriteString("//\n// A step is a row of the table \"steps\"; the other tables hold what rows refer to as {first, count}.\n")
 	b.WriteString("#include \"kernels.h\"\n#include \"memoc/program.h\"\n\nnamespace memoc {\nnamespace {\n\n")
-	b.WriteString("constexpr Space device = Space::device, host = Space::host;\nconstexpr bool reads = false, writes = true;\n\n")
+	b.WriteString("[[maybe_unused]] constexpr Space device = Space::device, host = Space::host;\n\n")
 }
 
 // table is one flat array that rows refer to by first and count.
@@ -79,7 +79,7 @@ func (e *emitter) writeTables(b *strings.Builder) {
 	b.WriteString("// Offsets in the device arena of what each launch takes.\n")
 	buffers.write(b, "const int64_t buffers", "0")
 	copies.write(b, "const Copy copies", "{device, 0, 0, device, 0, 0, 0, 0}")
-	b.WriteString("#if MEMOC_HOST  // what each step touches and which lives it ends: for the checks of the host runtime\n")
+	b.WriteString("#if MEMOC_HOST  // what each step touches and which lives it ends: for the checks of the host runtime\nconstexpr bool reads = false, writes = true;\n\n")
 	ranges.write(b, "const Range ranges", "{device, reads, 0, 0, 1, 0}")
 	freed.write(b, "const Freed freed", "{device, 0, 0, \"\"}")
 	b.WriteString("#else\nconst Range* const ranges = nullptr;\nconst Freed* const freed = nullptr;\n#endif\n\n// Events to wait for.\n")

@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"memoc/ir"
 )
@@ -50,6 +51,9 @@ func (e *emitter) collectTensors() error {
 		switch {
 		case w == nil:
 		case w.External != nil:
+			if !filepath.IsLocal(filepath.FromSlash(w.External.Location)) {
+				return fmt.Errorf("weight %q: the external file %q is outside of the model's folder", v.Name, w.External.Location)
+			}
 			t.file, t.fileOff = w.External.Location, w.External.Offset
 		default:
 			t.inBin, t.fileOff = true, end
