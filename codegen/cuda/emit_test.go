@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -144,6 +146,13 @@ func TestEmitAndRun(t *testing.T) {
 		if got := out[0].Tensor.Floats()[i]; math.Abs(got-want) > 1e-5 {
 			t.Errorf("output %d: %v, want %v", i, got, want)
 		}
+	}
+	profile := filepath.Join(t.TempDir(), "profile.csv")
+	if out, err := exec.Command(exe.Exe, "--fill", "--steps", "3", "--profile", profile).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if text, _ := os.ReadFile(profile); !strings.HasPrefix(string(text), "index,name,ns\n0,\"Add\",") || strings.Count(string(text), "\n") != 4 {
+		t.Errorf("profile %q", text)
 	}
 	if _, err := exe.Run(context.Background(), nil, RunOptions{}); err == nil || !strings.Contains(err.Error(), `no value for input 'in'`) {
 		t.Errorf("a missing input: %v", err)

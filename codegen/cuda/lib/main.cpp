@@ -18,7 +18,7 @@ using Bytes = std::vector<unsigned char>;
 using Tensors = std::map<std::string, Bytes>;
 
 struct Options {
-  std::string inputs, outputs, weights = "weights.bin", model_dir = ".";
+  std::string inputs, outputs, profile, weights = "weights.bin", model_dir = ".";
   int64_t steps = 1, schedules = 1;
   memoc_options create = {};
   bool bench = false, fill = false, list = false;
@@ -35,6 +35,7 @@ void usage(FILE* f) {
           "  --steps N         how many steps to run (default 1)\n"
           "  --seed N          of the step's random numbers (default 0)\n"
           "  --bench           print the time of a step; two more steps run first\n"
+          "  --profile FILE    run the parts of each step one by one and write their mean times: index,name,ns\n"
           "  --graph           CUDA: launch the step as a CUDA graph\n"
           "  --schedule N      host build: seed of the order in which the lanes run (default 0)\n"
           "  --schedules N     host build: run with N seeds and compare the outputs byte for byte\n"
@@ -57,6 +58,7 @@ Options parse(int argc, char** argv) {
     };
     if (a == "--inputs") o.inputs = value();
     else if (a == "--outputs") o.outputs = value();
+    else if (a == "--profile") o.profile = value();
     else if (a == "--weights") o.weights = value();
     else if (a == "--model-dir") o.model_dir = value();
     else if (a == "--steps") o.steps = atoll(value());
@@ -183,6 +185,21 @@ void steps(memoc_handle* m, int64_t n) {
   for (int64_t i = 0; i < n; i++) check(m, memoc_step(m));
 }
 
+void profile(memoc_handle* m, const Options& o) {
+  std::vector<double> ms(size_t(memoc_part_count()) + 1, 0.0);
+  steps(m, 1);  // libraries choose their algorithms in the first step
+  for (int64_t i = 0; i < o.steps; i++) check(m, memoc_profile_step(m, ms.data()));
+  FILE* f = fopen(o.profile.c_str(), "w");
+  if (!f) fail(MEMOC_ARGUMENT, "cannot write " + o.profile);
+  fprintf(f, "index,name,ns\n");
+  for (int i = 0; i < memoc_part_count(); i++) {
+    std::string name;
+    for (const char* c = memoc_part_name(i); *c; c++) name += *c == '"' ? "\"\"" : std::string(1, *c);
+    fprintf(f, "%d,\"%s\",%.0f\n", i, name.c_str(), ms[size_t(i)] / double(o.steps) * 1e6);
+  }
+  if (fclose(f) != 0) fail(MEMOC_ARGUMENT, "cannot write " + o.profile);
+}
+
 Tensors run(const Options& o, const Tensors& given) {
   memoc_handle* m = nullptr;
   check(m, memoc_create(&m, &o.create));
@@ -192,7 +209,9 @@ Tensors run(const Options& o, const Tensors& given) {
     Bytes b = source(o, t, given);
     check(m, memoc_set_input(m, t->name, b.data(), int64_t(b.size())));
   }
-  if (o.bench) {
+  if (!o.profile.empty()) {
+    profile(m, o);
+  } else if (o.bench) {
     double start, end;
     steps(m, 2);
     check(m, memoc_now_ms(m, &start));

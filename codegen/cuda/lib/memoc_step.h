@@ -65,6 +65,12 @@ int memoc_set_input(memoc_handle* m, const char* name, const void* data, int64_t
 int memoc_step(memoc_handle* m);
 int memoc_get_output(memoc_handle* m, const char* name, void* data, int64_t bytes);
 int memoc_synchronize(memoc_handle* m);
+
+/* A step consists of memoc_part_count parts: launches and copies. memoc_profile_step runs a step part by part, each
+ * after the last has ended, and adds the time of part i, its launch included, to ms[i]. */
+int memoc_part_count(void);
+const char* memoc_part_name(int i);
+int memoc_profile_step(memoc_handle* m, double* ms);
 int memoc_now_ms(memoc_handle* m, double* ms); /* waits for all work; device time with CUDA. For differences */
 
 int64_t memoc_device_bytes(void);

@@ -43,26 +43,36 @@ void enqueue_kernel(memoc_handle* h, const memoc::Step& st) {
   st.launch(m.lane(st.lane), memoc::Args{h->buffers.data(), memoc::Random{st.random_name, m.random_state()}});
 }
 
-void enqueue_step(memoc_handle* h) {
+void enqueue_one(memoc_handle* h, const memoc::Step& st) {
+  memoc::Machine& m = h->machine;
+  for (int32_t w = 0; w < st.waits.count; w++) m.wait(st.lane, program.waits[st.waits.first + w]);
+#if MEMOC_HOST
+  m.begin(st.lane, st.name, program.ranges + st.ranges.first, st.ranges.count);
+#else
+  m.begin(st.lane, st.name, nullptr, 0);
+#endif
+  enqueue_copies(h, st);
+  if (st.launch) enqueue_kernel(h, st);
+  if (st.record >= 0) m.record(st.lane, st.record);
+#if MEMOC_HOST
+  for (int32_t f = 0; f < st.freed.count; f++) {
+    const memoc::Freed& x = program.freed[st.freed.first + f];
+    m.freed(x.space, x.offset, x.bytes, x.name);
+  }
+#endif
+}
+
+// enqueue_step enqueues a whole step. With ms it runs the steps one by one and adds the time of each to ms.
+void enqueue_step(memoc_handle* h, double* ms) {
   memoc::Machine& m = h->machine;
   m.fork();
+  double last = ms ? m.now_ms() : 0;
   for (int32_t i = 0; i < program.step_count; i++) {
-    const memoc::Step& st = program.steps[i];
-    for (int32_t w = 0; w < st.waits.count; w++) m.wait(st.lane, program.waits[st.waits.first + w]);
-#if MEMOC_HOST
-    m.begin(st.lane, st.name, program.ranges + st.ranges.first, st.ranges.count);
-#else
-    m.begin(st.lane, st.name, nullptr, 0);
-#endif
-    enqueue_copies(h, st);
-    if (st.launch) enqueue_kernel(h, st);
-    if (st.record >= 0) m.record(st.lane, st.record);
-#if MEMOC_HOST
-    for (int32_t f = 0; f < st.freed.count; f++) {
-      const memoc::Freed& x = program.freed[st.freed.first + f];
-      m.freed(x.space, x.offset, x.bytes, x.name);
-    }
-#endif
+    enqueue_one(h, program.steps[i]);
+    if (!ms) continue;
+    double now = m.now_ms();
+    ms[i] += now - last;
+    last = now;
   }
   m.join();
   m.advance_step();
@@ -72,8 +82,8 @@ void run_step(memoc_handle* h) {
   memoc::Machine& m = h->machine;
   if (m.captured()) return m.replay();
   // The first step runs as it is: it makes cuBLASLt choose its algorithms, which must not happen under capture.
-  if (!h->options.graph || h->steps == 0 || !m.capture_begin()) return enqueue_step(h);
-  enqueue_step(h);
+  if (!h->options.graph || h->steps == 0 || !m.capture_begin()) return enqueue_step(h, nullptr);
+  enqueue_step(h, nullptr);
   m.capture_end();
   m.replay();
 }
@@ -147,6 +157,17 @@ int memoc_step(memoc_handle* m) {
     m->steps++;
   });
 }
+
+int memoc_profile_step(memoc_handle* m, double* ms) {
+  return guarded(m->error, [&] {
+    enqueue_step(m, ms);
+    m->steps++;
+  });
+}
+
+int memoc_part_count(void) { return program.step_count; }
+
+const char* memoc_part_name(int i) { return i >= 0 && i < program.step_count ? program.steps[i].name : nullptr; }
 
 int memoc_get_output(memoc_handle* m, const char* name, void* data, int64_t bytes) {
   return guarded(m->error, [&] {
