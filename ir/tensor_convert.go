@@ -24,6 +24,9 @@ func (t *Tensor) Floats() []float64 {
 	if t.DType.IsSmallFloat() {
 		return smallToFloats(t)
 	}
+	if t.DType == Uint64 {
+		return convert(View[uint64](t), func(x uint64) float64 { return float64(x) })
+	}
 	return convert(t.Ints(), func(x int64) float64 { return float64(x) })
 }
 
@@ -102,21 +105,54 @@ func SetFloats(t *Tensor, vals []float64) {
 		}
 	case Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ, Float4E2M1, Float8E8M0:
 		SetSmallFloats(t, vals, true)
+	case Bool:
+		for i, v := range vals {
+			t.Data[i] = 0
+			if v != 0 {
+				t.Data[i] = 1
+			}
+		}
+	case Uint64:
+		for i, d := 0, View[uint64](t); i < len(d); i++ {
+			d[i] = saturateUint64(vals[i])
+		}
 	default:
-		SetInts(t, convert(vals, saturate))
+		lo, hi := intRange(t.DType)
+		SetInts(t, convert(vals, func(x float64) int64 { return saturate(x, lo, hi) }))
 	}
 }
 
-func saturate(x float64) int64 {
+// intRange is the smallest and largest value of an integer type other than
+// uint64.
+func intRange(d DType) (lo, hi int64) {
+	switch bits := d.Bits(); d {
+	case Int64, Int32, Int16, Int8, Int4, Int2:
+		return -1 << (bits - 1), 1<<(bits-1) - 1
+	default:
+		return 0, 1<<bits - 1
+	}
+}
+
+func saturate(x float64, lo, hi int64) int64 {
 	switch {
 	case x != x:
 		return 0
-	case x >= math.MaxInt64:
-		return math.MaxInt64
-	case x <= math.MinInt64:
-		return math.MinInt64
+	case x >= float64(hi): // float64(MaxInt64) is 2^63
+		return hi
+	case x <= float64(lo):
+		return lo
 	}
 	return int64(x)
+}
+
+func saturateUint64(x float64) uint64 {
+	switch {
+	case !(x > 0):
+		return 0
+	case x >= 1<<64:
+		return math.MaxUint64
+	}
+	return uint64(x)
 }
 
 // SetInts stores integers, wrapping like C (Bool: nonzero is 1).

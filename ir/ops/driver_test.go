@@ -2,7 +2,7 @@ package ops
 
 import (
 	"bytes"
-	"flag"
+	cmdline "flag"
 	"fmt"
 	"regexp"
 	"slices"
@@ -19,8 +19,8 @@ import (
 //
 // looks at those operators alone.
 var (
-	opsFlag = flag.String("ops", "", "regular expression of the operators that the driver looks at (\"com.microsoft::Gelu\")")
-	update  = flag.Bool("update", false, "rewrite the generated pages instead of comparing them")
+	opsFlag = cmdline.String("ops", "", "regular expression of the operators that the driver looks at (\"com.microsoft::Gelu\")")
+	update  = cmdline.Bool("update", false, "rewrite the generated pages instead of comparing them")
 )
 
 // newestOpset is the default domain's version in a graph around a sample that

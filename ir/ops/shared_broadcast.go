@@ -119,36 +119,55 @@ func broadcastEval(c *ir.EvalCtx, d ir.DType, f func(args []float64) float64) er
 	return broadcastApply(c, d, (*ir.Tensor).Floats, ir.SetFloats, f)
 }
 
-// broadcastEvalInt is broadcastEval in int64, for integer types.
+// broadcastEvalInt is broadcastEval in int64, for integer types and bool.
 func broadcastEvalInt(c *ir.EvalCtx, d ir.DType, f func(args []int64) int64) error {
 	return broadcastApply(c, d, (*ir.Tensor).Ints, ir.SetInts, f)
 }
 
-func broadcastApply[E any](c *ir.EvalCtx, d ir.DType, load func(*ir.Tensor) []E, store func(*ir.Tensor, []E), f func([]E) E) error {
-	shapes := make([][]int64, c.NumIn())
-	for i := range shapes {
-		shapes[i] = c.In(i).Dims
+func broadcastApply[E, R any](c *ir.EvalCtx, d ir.DType, load func(*ir.Tensor) []E, store func(*ir.Tensor, []R), f func([]E) R) error {
+	in, err := operands(c)
+	if err != nil {
+		return err
+	}
+	shapes := make([][]int64, len(in))
+	for i, x := range in {
+		shapes[i] = x.Dims
 	}
 	dims, ok := broadcastDims(shapes...)
 	if !ok {
 		return c.Errorf("shapes %v do not broadcast", shapes)
 	}
 	n := int(ir.Elems(dims))
-	args := make([][]E, n)
-	flat := make([]E, n*len(shapes))
-	for i := range args {
-		args[i] = flat[i*len(shapes) : (i+1)*len(shapes)]
+	flat := make([]E, n*len(in))
+	for k, x := range in {
+		vals := load(x)
+		broadcastIndex(dims, x.Dims, func(i, j int) { flat[i*len(in)+k] = vals[j] })
 	}
-	for k := range shapes {
-		vals := load(c.In(k))
-		broadcastIndex(dims, shapes[k], func(i, j int) { args[i][k] = vals[j] })
-	}
-	res := make([]E, n)
+	res := make([]R, n)
 	for i := range res {
-		res[i] = f(args[i])
+		res[i] = f(flat[i*len(in) : (i+1)*len(in)])
 	}
 	t := ir.NewTensor(d, dims...)
 	store(t, res)
 	c.Set(0, t)
 	return nil
+}
+
+// operands are the present inputs, the second in today's broadcasting form.
+func operands(c *ir.EvalCtx) ([]*ir.Tensor, error) {
+	var in []*ir.Tensor
+	for i := range c.NumIn() {
+		if x := c.In(i); x != nil {
+			in = append(in, x)
+		}
+	}
+	if len(in) != 2 || c.Version >= 7 {
+		return in, nil
+	}
+	s, ok := legacyShape(c.Node, c.Version, in[0].Type().Shape, in[1].Type().Shape)
+	if !ok {
+		return nil, c.Errorf("shape %v does not fit into %v at that axis", in[1].Dims, in[0].Dims)
+	}
+	dims, _ := s.Static()
+	return []*ir.Tensor{in[0], in[1].Reshaped(dims...)}, nil
 }
