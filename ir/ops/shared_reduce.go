@@ -275,7 +275,7 @@ func (r reduction) evalRule(c *ir.EvalCtx) error {
 // reduceLines gathers, for each output element, the elements that reduce to
 // it, in row-major order.
 func reduceLines[E any](x []E, dims []int64, axes []int, f func([]E) E) []E {
-	kept, red := splitAxes(dims, axes)
+	kept, red := partAxes(dims, axes)
 	out := make([]E, 0, ir.Elems(kept.dims))
 	inner := red.offsets()
 	line := make([]E, len(inner))
@@ -291,9 +291,9 @@ func reduceLines[E any](x []E, dims []int64, axes []int, f func([]E) E) []E {
 // axisGroup is some axes of a dense tensor: extents and strides in elements.
 type axisGroup struct{ dims, strides []int64 }
 
-// splitAxes parts the axes of a dense tensor into kept and reduced ones.
+// partAxes parts the axes of a dense tensor into kept and reduced ones.
 // Neighbours of one kind are merged, axes of extent 1 left out.
-func splitAxes(dims []int64, axes []int) (kept, red axisGroup) {
+func partAxes(dims []int64, axes []int) (kept, red axisGroup) {
 	steps := make([]int64, len(dims))
 	step := int64(1)
 	for a := len(dims) - 1; a >= 0; a-- {
@@ -351,7 +351,7 @@ func (r reduction) kernelRule(c *ir.NodeCtx) (ir.Kernel, error) {
 	if !known {
 		return ir.Kernel{}, c.Errorf("the axes are a run-time value; device code needs them at compile time")
 	}
-	kept, red := splitAxes(dims, axes)
+	kept, red := partAxes(dims, axes)
 	rows := len(kept.strides) == 0 || len(red.strides) > 0 && red.strides[len(red.strides)-1] == 1
 	return ir.Kernel{Func: r.kernel, Source: reduceCUDA, Types: []ir.DType{c.InDType(0)}, Args: []ir.KernelArg{
 		ir.InArg(0), ir.OutArg(0), ir.DimsArg(kept.dims...), ir.DimsArg(kept.strides...),
