@@ -9,8 +9,8 @@ import (
 
 // functionOf makes the Function hook of an operator from its body, which is
 // written as a gradient rule is. The body sees inputs of the node's element
-// types and ranks with unknown dims (nil where the node has none) and returns
-// one value for each output of the node.
+// types and ranks (nil where the node has none); of their dims it knows which
+// are 1, for broadcasting. It returns one value for each output.
 func functionOf(body func(b *ir.Builder, n *ir.Node, in []*ir.Value) []*ir.Value) func(*ir.Node) (*ir.Function, error) {
 	return func(n *ir.Node) (f *ir.Function, err error) {
 		defer ir.Catch(&err)
@@ -28,7 +28,7 @@ func functionOf(body func(b *ir.Builder, n *ir.Node, in []*ir.Value) []*ir.Value
 				if !v.Type.Shape.Ranked {
 					return nil, n.Errorf("function", "the rank of %q is not known", v.Name)
 				}
-				formal = ir.TensorOf(v.Type.DType, ir.Shape{Ranked: true, Dims: freshDims(g, v.Type.Shape.Rank())})
+				formal = ir.TensorOf(v.Type.DType, formalShape(g, v.Type.Shape))
 			}
 			value := g.AddInput(name, formal)
 			if v != nil {
@@ -49,16 +49,24 @@ func functionOf(body func(b *ir.Builder, n *ir.Node, in []*ir.Value) []*ir.Value
 	}
 }
 
-func freshDims(g *ir.Graph, rank int) []ir.Dim {
-	dims := make([]ir.Dim, rank)
+// formalShape keeps the dims that are 1 and forgets the others.
+func formalShape(g *ir.Graph, s ir.Shape) ir.Shape {
+	dims := make([]ir.Dim, s.Rank())
 	for i := range dims {
-		dims[i] = g.FreshDim()
+		if dims[i] = s.Dims[i]; !isOne(s.Dims[i]) {
+			dims[i] = g.FreshDim()
+		}
 	}
-	return dims
+	return ir.Dims(dims...)
 }
 
-// functionOverload spells what a function body depends on: opset, element
-// type and rank of every input ("none" if absent), and the attributes.
+func isOne(d ir.Dim) bool {
+	n, ok := d.Int()
+	return ok && n == 1
+}
+
+// functionOverload spells what a function body depends on: opset, element type
+// of every input and which of its dims are 1 ("none" if absent), attributes.
 func functionOverload(n *ir.Node) string {
 	parts := []string{fmt.Sprintf("v%d", n.Graph.Opsets[ir.OnnxDomain])}
 	for _, v := range n.In {
@@ -66,7 +74,15 @@ func functionOverload(n *ir.Node) string {
 			parts = append(parts, "none")
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%s%d", v.Type.DType, v.Type.Shape.Rank()))
+		dims := ""
+		for _, d := range v.Type.Shape.Dims {
+			if isOne(d) {
+				dims += "1"
+			} else {
+				dims += "n"
+			}
+		}
+		parts = append(parts, v.Type.DType.String()+"_"+dims)
 	}
 	parts = append(parts, fmt.Sprintf("to%d", len(n.Out)))
 	for i := range n.Attrs {

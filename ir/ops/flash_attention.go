@@ -1,0 +1,218 @@
+package ops
+
+import "memoc/ir"
+
+var _ = ir.Register(ir.Op{
+	Domain: ir.MemocDomain, Name: "FlashAttention",
+	Doc: "softmax(cap(scale * Q K^T) + mask) V for Q [B,H,S,D], K [B,G,T,D], V [B,G,T,E], with the log-sum-exp of each row; no S x T tensor is stored. " +
+		"is_causal: 1 aligns the first query with the first key, 2 the last with the last. A row that sees no key gives Y 0 and LSE -inf. " +
+		"The standard Attention is replaced by it before differentiation (LowerAttention); an Attention left in place is differentiated through it, at the price of a second forward.",
+	Since: []int{1},
+	In:    ir.Ports("Q:T, K:T, V:T, mask:M?"), Out: ir.Ports("Y:T, LSE:U?"),
+	Types: map[string]ir.DTypeSet{"T": ir.Floats, "U": ir.SetOf(ir.Float, ir.Double), "M": ir.Floats | ir.Bools},
+	Infer: func(c *ir.InferCtx) error {
+		if err := flashInfer(c, 0); err != nil {
+			return err
+		}
+		q, v := c.Shape(0), c.Shape(2)
+		if !q.Ranked || !v.Ranked {
+			c.SetTensor(0, c.DType(0), ir.Shape{})
+			c.SetTensor(1, workType(c.DType(0)), ir.Shape{})
+			return nil
+		}
+		c.SetTensor(0, c.DType(0), ir.Dims(q.Dims[0], q.Dims[1], q.Dims[2], v.Dims[3]))
+		c.SetTensor(1, workType(c.DType(0)), ir.Dims(q.Dims[:3]...))
+		return nil
+	},
+	Axes: flashAxes,
+	Cost: func(c *ir.CostCtx) ir.Cost {
+		f, _ := flashView(c.Node, c.InShape(0), c.InShape(1), c.InShape(2))
+		read, write := c.Traffic()
+		return ir.Cost{FLOPs: 2 * f.b * f.h * f.pairs() * (f.d + f.e), Read: read, Write: write,
+			Unit: ir.AttnFwd, DType: c.InDType(0)}
+	},
+	Grad:      ir.GradOf(flashGrad),
+	Recompute: ir.Pure,
+	Eval: func(c *ir.EvalCtx) error {
+		q, k, v := c.In(0), c.In(1), c.In(2)
+		f, ok := flashView(c.Node, q.Dims, k.Dims, v.Dims)
+		m, fits := flashMaskOf(c.In(3), f)
+		if !ok || !fits {
+			return c.Errorf("Q %v, K %v, V %v and the mask do not fit", q.Dims, k.Dims, v.Dims)
+		}
+		y, lse := flashForward(f, q.Floats(), k.Floats(), v.Floats(), m)
+		c.Set(0, ir.FromFloats(q.DType, y, f.b, f.h, f.s, f.e))
+		c.Set(1, ir.FromFloats(workType(q.DType), lse, f.b, f.h, f.s))
+		return nil
+	},
+	Kernel:   ir.KernelOf(flashKernel),
+	Function: functionOf(flashFunction),
+	Samples:  flashSamples,
+})
+
+// flashInfer checks Q, K, V at ports first, first+1, first+2 and the mask at
+// the last port against each other.
+func flashInfer(c *ir.InferCtx, first int) error {
+	q, k, v := c.Shape(first), c.Shape(first+1), c.Shape(first+2)
+	for i, s := range []ir.Shape{q, k, v} {
+		if s.Ranked && s.Rank() != 4 {
+			return c.Errorf("%s has shape %s; [batch, heads, positions, width] is needed", c.Node.Decl.In[first+i].Name, s)
+		}
+	}
+	if !q.Ranked || !k.Ranked || !v.Ranked {
+		return nil
+	}
+	same := [][2]ir.Dim{{q.Dims[0], k.Dims[0]}, {q.Dims[0], v.Dims[0]}, {q.Dims[3], k.Dims[3]}, {k.Dims[1], v.Dims[1]}, {k.Dims[2], v.Dims[2]}}
+	for _, p := range same {
+		if p[0].Differ(p[1]) {
+			return c.Errorf("dims %s and %s differ (Q %s, K %s, V %s)", p[0], p[1], q, k, v)
+		}
+	}
+	h, okH := q.Dims[1].Int()
+	g, okG := k.Dims[1].Int()
+	if okH && okG && (g == 0 || h%g != 0) {
+		return c.Errorf("%d query heads cannot share %d key heads", h, g)
+	}
+	mask := c.Shape(len(c.Node.Decl.In) - 1)
+	return unidirectional(c, mask, ir.Dims(q.Dims[0], q.Dims[1], q.Dims[2], k.Dims[2]))
+}
+
+// flashAxes: batch follows; heads follow if every head has keys of its own;
+// queries follow Q where no mask by position is in the way, or with the last
+// query on the last key, where position i needs a prefix of the keys.
+func flashAxes(n *ir.Node) ir.AxisMap {
+	q, k, v := inShapeOf(n, 0), inShapeOf(n, 1), inShapeOf(n, 2)
+	if q.Rank() != 4 || k.Rank() != 4 || v.Rank() != 4 {
+		return ir.AxisMap{}
+	}
+	full := ir.Dims(q.Dims[0], q.Dims[1], q.Dims[2], k.Dims[2])
+	mask := func(axes ir.OutAxis, a int) ir.OutAxis {
+		s := inShapeOf(n, 3)
+		if i := a - (4 - s.Rank()); s.Ranked && i >= 0 && s.Dims[i].Equal(full.Dims[a]) {
+			axes = append(axes, ir.AxisLink{In: 3, Axis: i})
+		}
+		return axes
+	}
+	y := make([]ir.OutAxis, 4)
+	y[0] = mask(ir.OutAxis{{In: 0, Axis: 0}, {In: 1, Axis: 0}, {In: 2, Axis: 0}}, 0)
+	if q.Dims[1].Equal(k.Dims[1]) {
+		y[1] = mask(ir.OutAxis{{In: 0, Axis: 1}, {In: 1, Axis: 1}, {In: 2, Axis: 1}}, 1)
+	}
+	causal := n.Int("is_causal", 0)
+	noWindow := n.Int("left_window_size", -1) < 0 && n.Int("right_window_size", -1) < 0
+	lag, static := k.Dims[2].Sub(q.Dims[2]).Int()
+	switch {
+	case noWindow && causal == 0:
+		y[2] = mask(ir.OutAxis{{In: 0, Axis: 2}}, 2)
+	case noWindow && static && (causal == 2 || lag == 0):
+		y[2] = mask(ir.OutAxis{{In: 0, Axis: 2}, {In: 1, Axis: 2, Rel: ir.Prefix, Hi: lag}, {In: 2, Axis: 2, Rel: ir.Prefix, Hi: lag}}, 2)
+	}
+	y[3] = ir.OutAxis{{In: 2, Axis: 3}}
+	m := ir.AxisMap{Out: [][]ir.OutAxis{y}}
+	if len(n.Out) > 1 {
+		m.Out = append(m.Out, y[:3])
+	}
+	return m
+}
+
+// flashAttrs copies the attributes that forward and gradient share.
+func flashAttrs(n *ir.Node) []ir.Attr {
+	var out []ir.Attr
+	for _, name := range []string{"scale", "is_causal", "softcap", "left_window_size", "right_window_size"} {
+		if a := n.Attr(name); a != nil {
+			out = append(out, ir.Attr{Name: a.Name, Kind: a.Kind, F: a.F, I: a.I})
+		}
+	}
+	return out
+}
+
+func flashGrad(c *ir.GradCtx) error {
+	if c.OutGrad(1) != nil {
+		return c.Node.Errorf("grad", "not derived yet: the gradient through the log-sum-exp")
+	}
+	outs := 3
+	if c.Needs(3) {
+		outs = 4
+	}
+	g := c.OpN(ir.MemocDomain, "FlashAttentionGrad", outs,
+		[]*ir.Value{c.OutGrad(0), c.In(0), c.In(1), c.In(2), c.Out(0), c.Out(1), c.In(3)}, flashAttrs(c.Node)...)
+	for i, v := range g {
+		if c.Needs(i) {
+			c.Set(i, v)
+		}
+	}
+	return nil
+}
+
+func flashKernel(c *ir.NodeCtx) (ir.Kernel, error) {
+	f, ok := flashView(c.Node, c.InShape(0), c.InShape(1), c.InShape(2))
+	if !ok {
+		return ir.Kernel{}, c.Errorf("Q, K and V do not fit")
+	}
+	return flashForwardKernel(c, f, flashLayout(f), c.InShape(3), 1)
+}
+
+// flashSteps is how a kernel walks Q, K, V and Y: steps of batch, head and
+// position of each (width is dense).
+type flashSteps struct{ q, k, v, y [3]int64 }
+
+// flashLayout is the steps of dense [B,H,S,D] operands.
+func flashLayout(f flashShape) flashSteps {
+	dense := func(heads, rows, width int64) [3]int64 { return [3]int64{heads * rows * width, rows * width, width} }
+	return flashSteps{dense(f.h, f.s, f.d), dense(f.g, f.t, f.d), dense(f.g, f.t, f.e), dense(f.h, f.s, f.e)}
+}
+
+// flashForwardKernel is the forward kernel; the log-sum-exp goes to output
+// lseOut (none if the node has no such output).
+func flashForwardKernel(c *ir.NodeCtx, f flashShape, st flashSteps, mask []int64, lseOut int) (ir.Kernel, error) {
+	maskType, step := maskArgs(c, 3, f, mask)
+	return ir.Kernel{Func: "flash_attention", Source: flashCUDA,
+		Types: []ir.DType{c.InDType(0), maskType, workType(c.InDType(0))},
+		Args: []ir.KernelArg{ir.InArg(0), ir.InArg(1), ir.InArg(2), ir.InArg(3), ir.DimsArg(step...), inArgOrNull(c, f.lengths), ir.OutArg(0), ir.OutArg(lseOut),
+			f.dims(), ir.IntArg(f.maskCols), ir.DimsArg(append(append(append(st.q[:], st.k[:]...), st.v[:]...), st.y[:]...)...),
+			ir.FloatArg(f.scale), ir.FloatArg(f.softcap)}}, nil
+}
+
+// maskArgs is the element type of the mask at a port (of Q where there is
+// none) and its steps along [B,H,S,T].
+func maskArgs(c *ir.NodeCtx, port int, f flashShape, dims []int64) (ir.DType, []int64) {
+	if !c.Has(port) {
+		return c.InDType(0), make([]int64, 4)
+	}
+	return c.InDType(port), broadcastStrides([]int64{f.b, f.h, f.s, f.t}, dims)
+}
+
+func flashSamples() []ir.Sample {
+	causal := func(n int64) ir.Attr { return ir.IntAttr("is_causal", n) }
+	q, k, v := wave(1, 2, 2, 3, 4), wave(2, 2, 2, 3, 4), wave(3, 2, 2, 3, 4)
+	long := []*ir.Tensor{wave(1, 1, 2, 2, 3), wave(2, 1, 2, 5, 3), wave(3, 1, 2, 5, 2)}
+	short := []*ir.Tensor{wave(1, 1, 1, 4, 3), wave(2, 1, 1, 2, 3), wave(3, 1, 1, 2, 2)}
+	with := func(in []*ir.Tensor, m *ir.Tensor) []*ir.Tensor { return append(append([]*ir.Tensor{}, in...), m) }
+	boolMask := ir.FromInts(ir.Bool, []int64{1, 0, 1, 0, 0, 0, 0, 1, 1}, 3, 3)
+	bias := wave(4, 2, 3, 3)
+	hole := floats([]int64{1, 1, 1, 3}, 0, negInf, 0.5)
+	return []ir.Sample{
+		{Name: "plain", In: []*ir.Tensor{q, k, v}},
+		{Name: "scale", In: []*ir.Tensor{q, k, v}, Attrs: []ir.Attr{ir.FloatAttr("scale", 1.5)}},
+		{Name: "causal", In: []*ir.Tensor{q, k, v}, Attrs: []ir.Attr{causal(2)}, NumOut: 2, NoGradCheck: lseIsStash},
+		{Name: "causal, first aligned", In: long, Attrs: []ir.Attr{causal(1)}},
+		{Name: "causal, last aligned", In: long, Attrs: []ir.Attr{causal(2)}},
+		{Name: "causal, rows without keys", In: short, Attrs: []ir.Attr{causal(2)}},
+		{Name: "grouped heads", In: []*ir.Tensor{wave(1, 2, 4, 2, 3), wave(2, 2, 2, 3, 3), wave(3, 2, 2, 3, 2)}},
+		{Name: "one key head", In: []*ir.Tensor{wave(1, 1, 3, 2, 3), wave(2, 1, 1, 2, 3), wave(3, 1, 1, 2, 2)}, Attrs: []ir.Attr{causal(2)}},
+		{Name: "bool mask with an empty row", In: with([]*ir.Tensor{q, k, v}, boolMask)},
+		{Name: "bias", In: with([]*ir.Tensor{q, k, v}, bias)},
+		{Name: "bias of a key", In: with([]*ir.Tensor{q, k, v}, wave(4, 2, 1, 1, 3)), Attrs: []ir.Attr{causal(2)}},
+		{Name: "-inf in the mask", In: with([]*ir.Tensor{q, k, v}, hole), NoGradCheck: map[int]string{3: "no difference of -inf"}},
+		{Name: "softcap", In: with([]*ir.Tensor{q, k, v}, bias), Attrs: []ir.Attr{ir.FloatAttr("softcap", 0.75), ir.FloatAttr("scale", 1)}},
+		{Name: "window", In: []*ir.Tensor{wave(1, 1, 1, 5, 2), wave(2, 1, 1, 5, 2), wave(3, 1, 1, 5, 2)},
+			Attrs: []ir.Attr{ir.IntAttr("left_window_size", 1), ir.IntAttr("right_window_size", 2)}},
+		{Name: "causal window", In: long, Attrs: []ir.Attr{causal(2), ir.IntAttr("left_window_size", 1)}},
+		{Name: "no queries", In: []*ir.Tensor{wave(1, 2, 1, 0, 3), wave(2, 2, 1, 2, 3), wave(3, 2, 1, 2, 3)}},
+		{Name: "no keys", In: []*ir.Tensor{wave(1, 2, 1, 2, 3), wave(2, 2, 1, 0, 3), wave(3, 2, 1, 0, 3)}},
+	}
+}
+
+// lseIsStash: the log-sum-exp is asked for, so that it is looked at by the
+// tests of shapes and kernels; its own gradient is not derived.
+var lseIsStash = map[int]string{0: "through LSE: not derived", 1: "through LSE: not derived", 2: "through LSE: not derived"}

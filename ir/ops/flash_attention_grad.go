@@ -1,0 +1,126 @@
+package ops
+
+import "memoc/ir"
+
+var _ = ir.Register(ir.Op{
+	Domain: ir.MemocDomain, Name: "FlashAttentionGrad",
+	Doc: "Gradients of FlashAttention from its output and log-sum-exp, scores made again block by block; " +
+		"dmask (optional) is summed to the mask's shape.",
+	Since: []int{1},
+	In:    ir.Ports("dY:T, Q:T, K:T, V:T, Y:T, LSE:U, mask:M?"), Out: ir.Ports("dQ:T, dK:T, dV:T, dmask:M?"),
+	Types: map[string]ir.DTypeSet{"T": ir.Floats, "U": ir.SetOf(ir.Float, ir.Double), "M": ir.Floats | ir.Bools},
+	Infer: func(c *ir.InferCtx) error {
+		if err := flashInfer(c, 1); err != nil {
+			return err
+		}
+		for i := range 3 {
+			c.SetTensor(i, c.DType(i+1), c.Shape(i+1))
+		}
+		if c.HasOut(3) && !c.Has(6) {
+			return c.Errorf("the gradient of a mask is asked for, but there is no mask")
+		}
+		c.SetTensor(3, c.DType(6), c.Shape(6))
+		return nil
+	},
+	Axes: flashGradAxes,
+	Cost: func(c *ir.CostCtx) ir.Cost {
+		f, _ := flashView(c.Node, c.InShape(1), c.InShape(2), c.InShape(3))
+		read, write := c.Traffic()
+		size := int64(4)
+		if c.InDType(1) == ir.Double {
+			size = 8
+		}
+		return ir.Cost{FLOPs: 2 * f.b * f.h * f.pairs() * (3*f.d + 2*f.e), Read: read, Write: write,
+			Workspace: size * f.b * f.h * f.s, Unit: ir.AttnBwd, DType: c.InDType(1)}
+	},
+	Grad:      ir.NoGrad("not derived yet: second derivatives"),
+	Recompute: ir.Pure,
+	Eval: func(c *ir.EvalCtx) error {
+		q, k, v := c.In(1), c.In(2), c.In(3)
+		f, ok := flashView(c.Node, q.Dims, k.Dims, v.Dims)
+		m, fits := flashMaskOf(c.In(6), f)
+		if !ok || !fits || c.In(0).Len() != c.In(4).Len() || c.In(5).Len() != f.b*f.h*f.s {
+			return c.Errorf("Q %v, K %v, V %v, Y %v, LSE %v and the mask do not fit", q.Dims, k.Dims, v.Dims, c.In(4).Dims, c.In(5).Dims)
+		}
+		g := flashBackward(f, c.In(0).Floats(), q.Floats(), k.Floats(), v.Floats(), c.In(4).Floats(), c.In(5).Floats(), m)
+		c.Set(0, ir.FromFloats(q.DType, g.q, q.Dims...))
+		c.Set(1, ir.FromFloats(k.DType, g.k, k.Dims...))
+		c.Set(2, ir.FromFloats(v.DType, g.v, v.Dims...))
+		if c.HasOut(3) && c.Has(6) {
+			c.Set(3, ir.FromFloats(c.In(6).DType, g.mask, c.In(6).Dims...))
+		}
+		return nil
+	},
+	Kernel: ir.KernelOf(func(c *ir.NodeCtx) (ir.Kernel, error) {
+		f, ok := flashView(c.Node, c.InShape(1), c.InShape(2), c.InShape(3))
+		if !ok {
+			return ir.Kernel{}, c.Errorf("Q, K and V do not fit")
+		}
+		maskType, step := maskArgs(c, 6, f, c.InShape(6))
+		mask := c.InShape(6)
+		for len(mask) < 4 {
+			mask = append([]int64{1}, mask...)
+		}
+		return ir.Kernel{Func: "flash_attention_grad", Source: flashCUDA,
+			Types: []ir.DType{c.InDType(1), maskType, c.InDType(5)},
+			Args: []ir.KernelArg{ir.InArg(0), ir.InArg(1), ir.InArg(2), ir.InArg(3), ir.InArg(4), ir.InArg(5), ir.InArg(6),
+				ir.DimsArg(step...), ir.DimsArg(mask...), ir.OutArg(0), ir.OutArg(1), ir.OutArg(2), ir.OutArg(3), f.dims(),
+				ir.FloatArg(f.scale), ir.FloatArg(f.softcap), ir.WorkspaceArg()}}, nil
+	}),
+	Function: functionOf(flashGradFunction),
+	Samples:  flashGradSamples,
+})
+
+// flashGradAxes: batch follows everywhere, heads where every head has keys of
+// its own.
+func flashGradAxes(n *ir.Node) ir.AxisMap {
+	q, k := inShapeOf(n, 1), inShapeOf(n, 2)
+	if q.Rank() != 4 || k.Rank() != 4 {
+		return ir.AxisMap{}
+	}
+	m := ir.AxisMap{Out: make([][]ir.OutAxis, len(n.Out))}
+	for o := range min(3, len(n.Out)) {
+		axes := make([]ir.OutAxis, 4)
+		for a := range 2 {
+			if a == 1 && !q.Dims[1].Equal(k.Dims[1]) {
+				continue
+			}
+			for i := range 6 {
+				axes[a] = append(axes[a], ir.AxisLink{In: i, Axis: a})
+			}
+			s := inShapeOf(n, 6)
+			if i := a - (4 - s.Rank()); s.Ranked && i >= 0 && s.Dims[i].Equal(q.Dims[a]) {
+				axes[a] = append(axes[a], ir.AxisLink{In: 6, Axis: i})
+			}
+		}
+		m.Out[o] = axes
+	}
+	return m
+}
+
+// flashGradSamples are the samples of the forward with their own results.
+func flashGradSamples() []ir.Sample {
+	var out []ir.Sample
+	for _, s := range flashSamples() {
+		n := &ir.Node{Attrs: s.Attrs}
+		q, k, v := s.In[0], s.In[1], s.In[2]
+		f, _ := flashView(n, q.Dims, k.Dims, v.Dims)
+		var mask *ir.Tensor
+		if len(s.In) > 3 {
+			mask = s.In[3]
+		}
+		m, _ := flashMaskOf(mask, f)
+		y, lse := flashForward(f, q.Floats(), k.Floats(), v.Floats(), m)
+		in := []*ir.Tensor{wave(9, f.b, f.h, f.s, f.e), q, k, v, ir.FromFloats(ir.Double, y, f.b, f.h, f.s, f.e), ir.FromFloats(ir.Double, lse, f.b, f.h, f.s)}
+		s.NumOut, s.NoGradCheck = 3, nil
+		if mask != nil {
+			in = append(in, mask)
+			if mask.DType != ir.Bool {
+				s.NumOut = 4
+			}
+		}
+		s.In = in
+		out = append(out, s)
+	}
+	return out
+}
