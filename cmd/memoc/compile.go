@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"memoc/ir"
+	"memoc/ir/diag"
+	"memoc/ir/onnx"
+	"memoc/passes"
+)
+
+var compileCommand = &command{
+	name:    "compile",
+	args:    "MODEL [flags]",
+	doc:     "Plan a model's memory and write the rewritten model, the CUDA program, the plan and the graph.",
+	example: "memoc compile testdata/models/gpt-tiny.onnx --train --loss loss --budget 60% -o out",
+}
+
+func init() { compileCommand.run = runCompile }
+
+func runCompile(c *call) error {
+	f := newFlags(c.cmd)
+	cf := f.compile()
+	out := f.String("o", "", "write the artifacts into `DIR`")
+	asJSON := f.Bool("json", false, "print the table as one JSON object")
+	args, err := f.parse(c, 1, 1)
+	if err != nil {
+		return ignoreDescribed(err)
+	}
+	ctx, err := compileModel(c, cf, args[0])
+	if err != nil {
+		return err
+	}
+	if *out != "" {
+		if err := writeArtifacts(ctx, *out); err != nil {
+			return err
+		}
+	}
+	if *asJSON {
+		return printJSON(c.stdout, ctx)
+	}
+	printTable(c.stdout, ctx, *out)
+	return nil
+}
+
+func ignoreDescribed(err error) error {
+	if err == errDescribed {
+		return nil
+	}
+	return err
+}
+
+// loadModel reads a model, with its second half if one is given, and prints
+// the warnings.
+func loadModel(c *call, cf *compileFlags, path string) (*ir.Model, error) {
+	m, warnings, err := onnx.Load(path, onnx.Options{Strict: cf.strict})
+	printWarnings(c, warnings)
+	if err != nil {
+		return nil, err
+	}
+	if cf.backward == "" {
+		return m, nil
+	}
+	second, warnings, err := onnx.Load(cf.backward, onnx.Options{Strict: cf.strict})
+	printWarnings(c, warnings)
+	if err != nil {
+		return nil, err
+	}
+	return passes.Join(m, second, cf.mapping)
+}
+
+func printWarnings(c *call, ds []*diag.Diagnostic) {
+	for _, d := range ds {
+		fmt.Fprintf(c.stderr, "memoc: %s: %v\n", d.Severity, d)
+	}
+}
+
+// compileModel runs the whole pipeline on a model file.
+func compileModel(c *call, cf *compileFlags, path string) (*passes.Context, error) {
+	opt, err := cf.options()
+	if err != nil {
+		return nil, err
+	}
+	m, err := loadModel(c, cf, path)
+	if err != nil {
+		return nil, err
+	}
+	warnings := &warningList{}
+	p := newProgress(c.stderr)
+	ctx := &passes.Context{Model: m, Graph: m.Graph, Options: opt, Report: warnings.add, Progress: p.update}
+	r := &passes.Runner{Out: c.stderr, Dump: dumper(c.stderr), Reproduce: "memoc " + strings.Join(os.Args[1:], " ")}
+	err = r.Run(ctx)
+	p.done()
+	warnings.print(c)
+	return ctx, err
+}
+
+// dumper prints the graph after a pass, for -d=<pass>/dump.
+func dumper(w interface{ Write([]byte) (int, error) }) func(int, string, *ir.Graph) error {
+	return func(i int, pass string, g *ir.Graph) error {
+		_, err := fmt.Fprintf(w, "# %02d after %s\n%s", i, pass, ir.PrintGraph(g, ir.TextOptions{}))
+		return err
+	}
+}
+
+// warningList gathers the warnings of a run and prints the first of each kind
+// with a count of the rest, so that a large export does not bury them.
+type warningList struct{ all []*diag.Diagnostic }
+
+func (l *warningList) add(d *diag.Diagnostic) { l.all = append(l.all, d) }
+
+const warningsPerKind = 5
+
+func (l *warningList) print(c *call) {
+	count := map[string]int{}
+	var kinds []string
+	for _, d := range l.all {
+		if count[d.ID] == 0 {
+			kinds = append(kinds, d.ID)
+		}
+		if count[d.ID]++; count[d.ID] <= warningsPerKind {
+			fmt.Fprintf(c.stderr, "memoc: %s: %v\n", d.Severity, d)
+		}
+	}
+	for _, k := range kinds {
+		if n := count[k] - warningsPerKind; n > 0 {
+			fmt.Fprintf(c.stderr, "memoc: and %d more warnings of the kind %q\n", n, k)
+		}
+	}
+}

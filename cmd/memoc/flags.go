@@ -1,0 +1,160 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"memoc/ir"
+	"memoc/passes"
+	"memoc/passes/cost"
+)
+
+// flags is a command's flag set. Flags may stand before, between and after
+// positional arguments, with one dash or two.
+type flags struct {
+	*flag.FlagSet
+	values map[string]string // placeholder of each flag's value, for help
+}
+
+func newFlags(c *command) *flags {
+	fs := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	return &flags{FlagSet: fs, values: map[string]string{}}
+}
+
+// parse reads the command line; it returns the positional arguments, and an
+// error if their number is not between least and most.
+func (f *flags) parse(c *call, least, most int) ([]string, error) {
+	var positional []string
+	rest := c.args
+	if slices.Equal(rest, []string{describeFlags}) {
+		f.describe(c.stdout)
+		return nil, errDescribed
+	}
+	for len(rest) > 0 {
+		if err := f.Parse(rest); err != nil {
+			return nil, f.explain(err)
+		}
+		if rest = f.Args(); len(rest) > 0 {
+			positional = append(positional, rest[0])
+			rest = rest[1:]
+		}
+	}
+	if len(positional) < least || len(positional) > most {
+		return nil, &usageError{fmt.Sprintf("expected arguments: %s", c.cmd.args)}
+	}
+	return positional, nil
+}
+
+// describeFlags is how help asks a command for its flags without running it.
+const describeFlags = "--describe-flags"
+
+var errDescribed = fmt.Errorf("described")
+
+// explain turns the flag package's error into ours, with a suggestion.
+func (f *flags) explain(err error) error {
+	if err == flag.ErrHelp {
+		return errHelp
+	}
+	msg := err.Error()
+	if name, ok := strings.CutPrefix(msg, "flag provided but not defined: "); ok {
+		var names []string
+		f.VisitAll(func(fl *flag.Flag) { names = append(names, fl.Name) })
+		name = strings.TrimLeft(name, "-")
+		msg = fmt.Sprintf("no flag is called --%s%s", name, didYouMean(name, names))
+	}
+	return &usageError{msg}
+}
+
+func (f *flags) describe(w io.Writer) {
+	any := false
+	f.VisitAll(func(fl *flag.Flag) {
+		if !any {
+			fmt.Fprintln(w, "\nFlags:")
+			any = true
+		}
+		name, text := flag.UnquoteUsage(fl)
+		dash := "--"
+		if len(fl.Name) == 1 {
+			dash = "-"
+		}
+		fmt.Fprintf(w, "  %-28s %s", strings.TrimRight(dash+fl.Name+" "+name, " "), text)
+		if fl.DefValue != "" && fl.DefValue != "false" && fl.DefValue != "0" {
+			fmt.Fprintf(w, " (default %s)", fl.DefValue)
+		}
+		fmt.Fprintln(w)
+	})
+}
+
+// compileFlags are the flags of every command that plans.
+type compileFlags struct {
+	train      bool
+	loss       string
+	dims       map[string]ir.Dim
+	budget     passes.Budget
+	hostBudget int64
+	device     string
+	backward   string
+	mapping    map[string]string
+	strict     bool
+	debug      passes.Debug
+}
+
+func (f *flags) compile() *compileFlags {
+	cf := &compileFlags{dims: map[string]ir.Dim{}, hostBudget: -1, debug: passes.Debug{}, mapping: map[string]string{}}
+	f.BoolVar(&cf.train, "train", false, "build the backward pass of a forward model")
+	f.StringVar(&cf.loss, "loss", "", "`NAME` of the value to differentiate, with --train")
+	f.Func("dim", "bind a symbolic dim: `name=N` (repeatable)", func(s string) error { return parseDim(cf.dims, s) })
+	f.Func("budget", "device memory: `SIZE` (80GB, 80GiB, bytes) or share of what can be saved (60%)", func(s string) (err error) {
+		cf.budget, err = passes.ParseBudget(s)
+		return err
+	})
+	f.Func("host-budget", "host memory for swapping: `SIZE` (default: the device profile's)", func(s string) (err error) {
+		cf.hostBudget, err = passes.ParseSize(s)
+		return err
+	})
+	f.StringVar(&cf.device, "device", "h100", "device profile: `NAME` (see \"memoc devices\") or a .json file")
+	f.StringVar(&cf.backward, "backward", "", "`FILE` with the backward half of a split export")
+	f.Func("map", "with --backward, pair an input of the second file with a value of the first: `input=value` (repeatable)", func(s string) error {
+		k, v, ok := strings.Cut(s, "=")
+		if !ok {
+			return fmt.Errorf("write input=value")
+		}
+		cf.mapping[k] = v
+		return nil
+	})
+	f.BoolVar(&cf.strict, "strict", false, "refuse what is otherwise accepted with a warning")
+	f.Func("d", "debugging of a pass: `pass/option`, options off, time, dump, debug=n, limit=n (repeatable; pass may be all)", cf.debug.Set)
+	return cf
+}
+
+// parseDim reads "name=N", or "name<=N": a plan for N serves any smaller dim.
+func parseDim(dims map[string]ir.Dim, s string) error {
+	name, val, ok := strings.Cut(s, "=")
+	name = strings.TrimSuffix(name, "<")
+	n, err := passes.ParseSize(val)
+	if !ok || err != nil || name == "" || n <= 0 {
+		return fmt.Errorf("%q: write name=N with a positive N", s)
+	}
+	dims[name] = ir.N(n)
+	return nil
+}
+
+// options makes the compiler's options of the flags.
+func (cf *compileFlags) options() (passes.Options, error) {
+	dev, err := cost.LoadDevice(cf.device)
+	if err != nil {
+		return passes.Options{}, err
+	}
+	if cf.train && cf.loss == "" {
+		return passes.Options{}, &usageError{"--train needs --loss NAME"}
+	}
+	if !cf.train && cf.loss != "" {
+		return passes.Options{}, &usageError{"--loss needs --train"}
+	}
+	return passes.Options{Train: cf.train, Loss: cf.loss, Dims: cf.dims, Strict: cf.strict, Budget: cf.budget,
+		HostBudget: cf.hostBudget, Device: dev, Debug: cf.debug}, nil
+}

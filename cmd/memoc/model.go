@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"memoc/ir"
+	"memoc/ir/models"
+	"memoc/ir/onnx"
+	"memoc/passes"
+)
+
+var modelCommand = &command{
+	name:    "model",
+	args:    "gpt|llama [flags] -o FILE",
+	doc:     "Write a forward model with loss of any size; large weights are references to a file that planning does not need.",
+	example: "memoc model gpt --preset 7b --seq 131072 -o gpt-7b.onnx",
+}
+
+func init() { modelCommand.run = runModel }
+
+func runModel(c *call) error {
+	f := newFlags(c.cmd)
+	preset := f.String("preset", "", "a `SIZE` of the MEMO paper: 7b, 13b, 30b or 65b")
+	layers := f.Int("layers", 0, "transformer layers: `N` (default 4)")
+	var hidden, heads, kvHeads, ffn, vocab, seq, batch int64
+	f.Int64Var(&hidden, "hidden", 0, "hidden size: `N` (default 64)")
+	f.Int64Var(&heads, "heads", 0, "attention heads: `N` (default 4)")
+	f.Int64Var(&kvHeads, "kv-heads", 0, "heads of key and value, llama: `N` (default: heads)")
+	f.Int64Var(&ffn, "ffn", 0, "feed-forward width: `N` (default: 4 x hidden for gpt, 8/3 x hidden for llama)")
+	f.Int64Var(&vocab, "vocab", 0, "vocabulary: `N` (default 256)")
+	f.Int64Var(&seq, "seq", 128, "tokens of a sequence: `N`")
+	f.Int64Var(&batch, "batch", 1, "sequences: `N`")
+	dtype := f.String("dtype", "", "`TYPE` of the weights: float, bfloat16, float16, double (default: float; bfloat16 for presets)")
+	inline := f.String("inline", "1MiB", "weights above this `SIZE` are absent external data")
+	seed := f.Uint64("seed", 1, "seed of the weights: `N`")
+	out := f.String("o", "", "write the model to `FILE`")
+	args, err := f.parse(c, 1, 1)
+	if err != nil {
+		return ignoreDescribed(err)
+	}
+	if *out == "" {
+		return &usageError{"-o FILE is needed"}
+	}
+	cfg := models.Config{Layers: 4, Hidden: 64, Heads: 4, Vocab: 256, DType: ir.Float}
+	if *preset != "" {
+		var ok bool
+		if cfg, ok = models.Presets[strings.ToLower(*preset)]; !ok {
+			return &usageError{fmt.Sprintf("no preset is called %q; use %s", *preset, strings.Join(slices.Sorted(maps.Keys(models.Presets)), ", "))}
+		}
+		cfg.DType = ir.BFloat16
+	}
+	cfg.Arch, cfg.Seq, cfg.Batch, cfg.Seed = args[0], seq, batch, *seed
+	if *layers != 0 {
+		cfg.Layers = *layers
+	}
+	for dst, v := range map[*int64]int64{&cfg.Hidden: hidden, &cfg.Heads: heads, &cfg.KVHeads: kvHeads, &cfg.FFN: ffn, &cfg.Vocab: vocab} {
+		if v != 0 {
+			*dst = v
+		}
+	}
+	if cfg.InlineLimit, err = passes.ParseSize(*inline); err != nil {
+		return &usageError{"--inline: " + err.Error()}
+	}
+	if *dtype != "" {
+		var ok bool
+		if cfg.DType, ok = ir.ParseDType(*dtype); !ok {
+			return &usageError{fmt.Sprintf("no element type is called %q", *dtype)}
+		}
+	}
+	m, err := models.Build(cfg)
+	if err != nil {
+		return &usageError{err.Error()}
+	}
+	return onnx.Save(*out, m)
+}
