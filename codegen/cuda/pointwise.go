@@ -18,6 +18,16 @@ const (
 	general                 // by strides
 )
 
+// loop is a pointwise kernel in the making: the parameters of its function,
+// the arguments of this call, and the lines that load one element of each
+// input.
+type loop struct {
+	params, args []string
+	loads        strings.Builder
+	dims         []int64 // of the output, collapsed
+	needDims     bool
+}
+
 // addPointwise makes the loop of an expression over broadcast inputs. The loop
 // depends on types and on how each input is broadcast, not on sizes, so that
 // one serves all layers and shapes of a kind. Each x has the compute type of
@@ -25,73 +35,75 @@ const (
 // output is bool.
 func (e *emitter) addPointwise(r *row, c *ir.NodeCtx, expr string) error {
 	n := r.step.Node
-	out := n.Out[0]
-	acc := accType(out.Type.DType)
-	if out.Type.DType == ir.Bool && c.Has(0) {
-		acc = accType(c.InDType(0))
-	}
-	for _, v := range append([]*ir.Value{out}, n.In...) {
+	for _, v := range append([]*ir.Value{n.Out[0]}, n.In...) {
 		if v != nil && cppTypes[v.Type.DType] == "" {
 			return n.Errorf("no-kernel", "tensor %q has elements of type %s, which the emitted program cannot hold", v.Name, v.Type.DType)
 		}
 	}
-	dims, strides := collapse(c)
-	outText, err := e.argText(r, ir.OutArg(0))
+	out := n.Out[0].Type.DType
+	text, err := e.argText(r, ir.OutArg(0))
 	if err != nil {
 		return err
 	}
-	params := []string{"Stream& s", "int64_t n", cppTypes[out.Type.DType] + "* y"}
-	args := []string{"s", intText(ir.Elems(c.OutShape(0))), outText}
-	var loads []string
-	needDims := false
-	x := -1 // counts the present inputs
+	l := &loop{params: []string{"Stream& s", "int64_t n", cppTypes[out] + "* y"}, args: []string{"s", intText(ir.Elems(c.OutShape(0))), text}}
+	var strides [][]int64
+	l.dims, strides = collapse(c)
+	x := 0 // counts the present inputs
 	for i, v := range n.In {
 		if v == nil {
 			continue
 		}
-		x++
-		text, err := e.argText(r, ir.InArg(i))
-		if err != nil {
+		if text, err = e.argText(r, ir.InArg(i)); err != nil {
 			return err
 		}
 		if text == "nullptr" {
 			return n.Errorf("no-kernel", "BUG: input %q has no place", v.Name)
 		}
-		params = append(params, fmt.Sprintf("const %s* p%d", cppTypes[v.Type.DType], x))
-		args = append(args, text)
-		mode, m := classify(dims, strides[i])
-		index := "i"
-		switch mode {
-		case single:
-			index = "0"
-		case suffix, prefix:
-			index = fmt.Sprintf("%s(i, n%d)", map[indexing]string{suffix: "remainder", prefix: "quotient"}[mode], x)
-			params = append(params, fmt.Sprintf("int64_t n%d", x))
-			args = append(args, intText(m))
-		case general:
-			needDims = true
-			index = fmt.Sprintf("offset_of(i, d, d%d)", x)
-			params = append(params, fmt.Sprintf("Dims d%d", x))
-			text, err := dimsText(strides[i])
-			if err != nil {
-				return n.Errorf("no-kernel", "%v", err)
-			}
-			args = append(args, text)
+		if err := l.addInput(x, v.Type.DType, text, strides[i]); err != nil {
+			return n.Errorf("no-kernel", "%v", err)
 		}
-		loads = append(loads, fmt.Sprintf("    const auto x%d = to<%s>(p%d[%s]);\n", x, accType(v.Type.DType), x, index))
+		x++
 	}
-	if needDims {
-		text, _ := dimsText(dims)
-		params, args = append(params, "Dims d"), append(args, text)
-	}
-	result := "to<acc_t>(" + expr + ")"
-	if out.Type.DType == ir.Bool {
+	acc, result := accType(out), "to<acc_t>("+expr+")"
+	if out == ir.Bool {
 		result = "bool(" + expr + ")"
+		if c.Has(0) {
+			acc = accType(c.InDType(0))
+		}
+	}
+	if l.needDims {
+		text, _ := dimsText(l.dims)
+		l.params, l.args = append(l.params, "Dims d"), append(l.args, text)
 	}
 	body := fmt.Sprintf("(%s) {\n  parallel_for(s, n, [=] MEMOC_DEVICE(int64_t i) {\n    using acc_t [[maybe_unused]] = %s;\n%s    y[i] = to<%s>(%s);\n  });\n}",
-		strings.Join(params, ", "), acc, strings.Join(loads, ""), cppTypes[out.Type.DType], result)
+		strings.Join(l.params, ", "), acc, l.loads.String(), cppTypes[out], result)
 	name := e.kernels.addPointwise(body)
-	r.launch = e.kernels.addLaunch(n.FullOp(), "k::"+name+"("+strings.Join(args, ", ")+");")
+	r.launch = e.kernels.addLaunch(n.FullOp(), "k::"+name+"("+strings.Join(l.args, ", ")+");")
+	return nil
+}
+
+// addInput adds the x-th input, found at ptr and walked by strides.
+func (l *loop) addInput(x int, d ir.DType, ptr string, strides []int64) error {
+	l.params = append(l.params, fmt.Sprintf("const %s* p%d", cppTypes[d], x))
+	l.args = append(l.args, ptr)
+	mode, m := classify(l.dims, strides)
+	index := "i"
+	switch mode {
+	case single:
+		index = "0"
+	case suffix, prefix:
+		index = fmt.Sprintf("%s(i, n%d)", map[indexing]string{suffix: "remainder", prefix: "quotient"}[mode], x)
+		l.params, l.args = append(l.params, fmt.Sprintf("int64_t n%d", x)), append(l.args, intText(m))
+	case general:
+		text, err := dimsText(strides)
+		if err != nil {
+			return err
+		}
+		l.needDims = true
+		index = fmt.Sprintf("offset_of(i, d, d%d)", x)
+		l.params, l.args = append(l.params, fmt.Sprintf("Dims d%d", x)), append(l.args, text)
+	}
+	fmt.Fprintf(&l.loads, "    const auto x%d = to<%s>(p%d[%s]);\n", x, accType(d), x, index)
 	return nil
 }
 

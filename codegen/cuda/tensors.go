@@ -23,74 +23,82 @@ type tensor struct {
 
 const weightAlign = 64 // of every weight in weights.bin
 
+// collectTensors lists inputs, weights and outputs that have bytes.
 func (e *emitter) collectTensors() error {
 	g := e.p.Graph
-	end := int64(0)
-	add := func(v *ir.Value, role string, w *ir.Weight) error {
-		off, size, err := e.place(v)
-		if err != nil {
-			return err
-		}
-		if role == "MEMOC_OUTPUT" && off < 0 {
-			if n, err := v.Type.Bytes(); err != nil || n > 0 {
-				return fmt.Errorf("BUG: output %q has no place", v.Name)
-			}
-			off = 0
-		}
-		if off < 0 {
-			return nil
-		}
-		if v.Type.DType.Bits() == 0 {
-			return fmt.Errorf("tensor %q has elements of type %s, which the emitted program cannot hold", v.Name, v.Type.DType)
-		}
-		dims, _ := v.Type.Shape.Static()
-		if len(dims) > 12 {
-			return fmt.Errorf("tensor %q has %d dims; the emitted program's limit is 12", v.Name, len(dims))
-		}
-		t := tensor{value: v, role: role, offset: off, dims: dims, bytes: size, contents: w}
-		switch {
-		case w == nil:
-		case w.External != nil:
-			if !filepath.IsLocal(filepath.FromSlash(w.External.Location)) {
-				return fmt.Errorf("weight %q: the external file %q is outside of the model's folder", v.Name, w.External.Location)
-			}
-			t.file, t.fileOff = w.External.Location, w.External.Offset
-		default:
-			t.inBin, t.fileOff = true, end
-			end = (end + size + weightAlign - 1) / weightAlign * weightAlign
-		}
-		e.tensors = append(e.tensors, t)
-		return nil
+	type entry struct {
+		v    *ir.Value
+		role string
+		w    *ir.Weight
 	}
+	var all []entry
 	for _, v := range g.Inputs {
 		if v.Init == nil {
-			if err := add(v, "MEMOC_INPUT", nil); err != nil {
-				return err
-			}
+			all = append(all, entry{v, roleInput, nil})
 		}
 	}
 	for _, v := range g.Inits {
-		if err := add(v, "MEMOC_WEIGHT", v.Init); err != nil {
-			return err
-		}
+		all = append(all, entry{v, roleWeight, v.Init})
 	}
 	for _, n := range g.Nodes {
 		if t := constantOf(n); t != nil && e.persistent(n.Out[0]) {
-			if err := add(n.Out[0], "MEMOC_WEIGHT", ir.WeightOf(t)); err != nil {
-				return err
-			}
+			all = append(all, entry{n.Out[0], roleWeight, ir.WeightOf(t)})
 		}
 	}
 	seen := map[*ir.Value]bool{}
 	for _, v := range g.Outputs {
-		if seen[v] {
-			continue
+		if !seen[v] {
+			seen[v] = true
+			all = append(all, entry{v, roleOutput, nil})
 		}
-		seen[v] = true
-		if err := add(v, "MEMOC_OUTPUT", nil); err != nil {
+	}
+	end := int64(0) // of weights.bin
+	for _, x := range all {
+		if err := e.addTensor(x.v, x.role, x.w, &end); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// The roles of memoc_step.h.
+const (
+	roleInput  = "MEMOC_INPUT"
+	roleWeight = "MEMOC_WEIGHT"
+	roleOutput = "MEMOC_OUTPUT"
+)
+
+func (e *emitter) addTensor(v *ir.Value, role string, w *ir.Weight, end *int64) error {
+	off, size, err := e.place(v)
+	if err != nil {
+		return err
+	}
+	if role == roleOutput && off < 0 {
+		if n, err := v.Type.Bytes(); err != nil || n > 0 {
+			return fmt.Errorf("BUG: output %q has no place", v.Name)
+		}
+		off = 0
+	}
+	if off < 0 {
+		return nil
+	}
+	dims, _ := v.Type.Shape.Static()
+	if v.Type.DType.Bits() == 0 || len(dims) > 12 {
+		return fmt.Errorf("tensor %q of type %s cannot be held by the emitted program", v.Name, v.Type)
+	}
+	t := tensor{value: v, role: role, offset: off, dims: dims, bytes: size, contents: w}
+	switch {
+	case w == nil:
+	case w.External != nil:
+		if !filepath.IsLocal(filepath.FromSlash(w.External.Location)) {
+			return fmt.Errorf("weight %q: the external file %q is outside of the model's folder", v.Name, w.External.Location)
+		}
+		t.file, t.fileOff = w.External.Location, w.External.Offset
+	default:
+		t.inBin, t.fileOff = true, *end
+		*end = (*end + size + weightAlign - 1) / weightAlign * weightAlign
+	}
+	e.tensors = append(e.tensors, t)
 	return nil
 }
 
