@@ -5,7 +5,16 @@ import (
 )
 
 // owns reports whether the buffer holds any byte at any step.
-func (b *Buffer) owns() bool { return b.Size > 0 && b.End > b.Start }
+func (b *Buffer) owns() bool {
+	if b.Size == 0 || b.End == b.Start {
+		return false
+	}
+	idle := 0
+	for _, g := range b.Gaps {
+		idle += g.End - g.Start
+	}
+	return idle < b.End-b.Start
+}
 
 // active calls f for each maximal interval in which b owns its bytes.
 func (b *Buffer) active(f func(start, end int)) {

@@ -2,71 +2,111 @@ package place
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 )
 
-// firstFit places buffers from large to small, each at the lowest address that
-// is free over its whole life.
-func firstFit(p *Problem) ([]int64, error) {
-	offsets := make([]int64, len(p.Buffers))
-	var fixed, order []int
-	for i := range p.Buffers {
-		switch b := &p.Buffers[i]; {
-		case b.Fixed:
-			offsets[i] = b.Offset
-			if b.owns() {
-				fixed = append(fixed, i)
-			}
-		case b.owns():
-			order = append(order, i)
-		}
-	}
-	slices.SortStableFunc(order, func(i, j int) int {
-		a, b := &p.Buffers[i], &p.Buffers[j]
-		return cmp.Or(cmp.Compare(b.Size, a.Size), cmp.Compare(b.End-b.Start, a.End-a.Start), cmp.Compare(a.Start, b.Start))
-	})
-	for k, i := range fixed {
-		for _, j := range fixed[:k] {
-			a, b := &p.Buffers[i], &p.Buffers[j]
-			if a.Offset < b.Offset+b.Size && b.Offset < a.Offset+a.Size && overlap(a, b) {
-				return nil, fmt.Errorf("place: fixed buffers %d (%q) and %d (%q) overlap", j, b.ID, i, a.ID)
-			}
-		}
-	}
-	placed := fixed // sorted by offset
-	byOffset := func(i, j int) int { return cmp.Compare(offsets[i], offsets[j]) }
-	slices.SortStableFunc(placed, byOffset)
-	for _, i := range order {
-		b := &p.Buffers[i]
-		var at int64
-		for _, j := range placed {
-			o := &p.Buffers[j]
-			if offsets[j] >= at+b.Size {
-				break
-			}
-			if offsets[j]+o.Size > at && overlap(b, o) {
-				at = roundUp(offsets[j]+o.Size, max(b.Align, 1))
-			}
-		}
-		offsets[i] = at
-		k, _ := slices.BinarySearchFunc(placed, i, byOffset)
-		placed = slices.Insert(placed, k, i)
-	}
-	return offsets, nil
+// packer places items one by one, each at the lowest address that is free over
+// its whole life. The order is all that matters; see orders.
+//
+// To find what stands in the way of an item it keeps the placed ones by address,
+// once for each tile of time and once for all time. A short life looks at the
+// few tiles that it touches, so that an item costs about as much as there are
+// items alive near it.
+type packer struct {
+	in    *instance
+	off   []int64
+	tile  [][]int32 // by tile: items placed that touch it, by offset
+	all   []int32   // all items placed, by offset
+	width int32     // sections in a tile
+	work  int64     // items looked at
+	next  []int     // scratch: a cursor for each list of one query
+	lists [][]int32
 }
 
-// overlap reports whether two buffers own their bytes at a common step.
-func overlap(a, b *Buffer) bool {
-	if a.Start >= b.End || b.Start >= a.End {
-		return false
+// wide is the number of tiles from which an item reads the list of all.
+const wide = 6
+
+func newPacker(in *instance) *packer {
+	sections := int32(len(in.load))
+	tiles := int32(min(max(in.n/64, 1), 512))
+	f := &packer{in: in, off: make([]int64, in.n), width: max((sections+tiles-1)/tiles, 1)}
+	f.tile = make([][]int32, sections/f.width+1)
+	return f
+}
+
+// pack places all items, the fixed ones first, and returns the height.
+func (f *packer) pack(order []int32) int64 {
+	in := f.in
+	f.all = f.all[:0]
+	for i := range f.tile {
+		f.tile[i] = f.tile[i][:0]
 	}
-	if len(a.Gaps) == 0 && len(b.Gaps) == 0 {
-		return true
+	var top int64
+	for _, k := range in.pinned {
+		f.off[k] = in.fixed[k]
+		f.insert(k)
+		top = max(top, in.fixed[k]+in.size[k])
 	}
-	found := false
-	a.active(func(s, e int) {
-		b.active(func(t, f int) { found = found || s < f && t < e })
-	})
-	return found
+	for _, k := range order {
+		if in.fixed[k] >= 0 {
+			continue
+		}
+		f.off[k] = f.lowest(k)
+		f.insert(k)
+		top = max(top, f.off[k]+in.size[k])
+	}
+	return top
+}
+
+// lowest returns the lowest offset at which k meets no placed item.
+func (f *packer) lowest(k int32) int64 {
+	in := f.in
+	l := in.life[k]
+	size, align := in.size[k], in.align[k]
+	f.lists = f.lists[:0]
+	if a, b := l.lo/f.width, (l.hi-1)/f.width; b-a < wide {
+		f.lists = append(f.lists, f.tile[a:b+1]...)
+	} else {
+		f.lists = append(f.lists, f.all)
+	}
+	f.next = append(f.next[:0], make([]int, len(f.lists))...)
+	var at int64
+	for again := true; again; {
+		again = false
+		for i, list := range f.lists {
+			j := f.next[i]
+			for ; j < len(list); j++ {
+				o := list[j]
+				if f.off[o] >= at+size {
+					break
+				}
+				if m := in.life[o]; m.lo >= l.hi || m.hi <= l.lo {
+					continue
+				}
+				if end := f.off[o] + in.size[o]; end > at && (!in.gapped || in.conflict(k, o)) {
+					at = roundUp(end, align)
+					again = len(f.lists) > 1
+				}
+			}
+			f.work += int64(j - f.next[i] + 1)
+			f.next[i] = j
+		}
+	}
+	return at
+}
+
+// insert records that k stands at off[k].
+func (f *packer) insert(k int32) {
+	l := f.in.life[k]
+	for t := l.lo / f.width; t <= (l.hi-1)/f.width; t++ {
+		f.tile[t] = f.into(f.tile[t], k)
+	}
+	f.all = f.into(f.all, k)
+}
+
+func (f *packer) into(list []int32, k int32) []int32 {
+	at := f.off[k]
+	i, _ := slices.BinarySearchFunc(list, at, func(j int32, at int64) int { return cmp.Compare(f.off[j], at) })
+	f.work += 4 + int64(len(list)-i)>>4
+	return slices.Insert(list, i, k)
 }

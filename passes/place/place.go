@@ -42,7 +42,8 @@ type Buffer struct {
 	Fixed  bool
 	Offset int64
 
-	// Hint is an offset worth trying first, when HasHint.
+	// Hint, when HasHint, is the offset of an earlier placement. Hints give the
+	// order of a first try, so that a good placement is not lost.
 	HasHint bool
 	Hint    int64
 }
@@ -90,9 +91,9 @@ func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Options limit and steer the search. The zero value is the default.
 type Options struct {
-	// Work limits the search, in units of elementary placements tried. 0 means
-	// DefaultWork; negative means first answer only. Equal limits give equal
-	// answers, on every machine.
+	// Work limits the search, in steps; one looks at one buffer or one section
+	// and takes about two nanoseconds. 0 means DefaultWork; negative means the
+	// first answer only. Equal limits give equal answers, on every machine.
 	Work int64
 
 	// TimeLimit, if positive, stops the search by the clock as well. An answer
@@ -101,10 +102,13 @@ type Options struct {
 
 	// Progress, if set, is called from the solving goroutine on each improvement.
 	Progress func(Progress)
+
+	// Techniques, if not nil, replaces DefaultTechniques.
+	Techniques *Techniques
 }
 
 // DefaultWork is the work limit of the zero Options.
-const DefaultWork = 1 << 22
+const DefaultWork = 1 << 30
 
 // Progress is a report of an improvement while a search runs.
 type Progress struct {
@@ -202,22 +206,5 @@ func Solve(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	offsets, err := firstFit(p)
-	if err != nil {
-		return nil, err
-	}
-	s := &Solution{Offsets: offsets, LowerBound: LowerBound(p), Reproducible: true}
-	grain := p.grain()
-	for i := range p.Buffers {
-		if b := &p.Buffers[i]; b.owns() {
-			s.Height = max(s.Height, offsets[i]+roundUp(b.Size, grain))
-		}
-	}
-	switch {
-	case s.Height == s.LowerBound && (p.Capacity == 0 || s.Height <= p.Capacity):
-		s.Status = Optimal
-	case p.Capacity == 0 || s.Height <= p.Capacity:
-		s.Status = Feasible
-	}
-	return s, nil
+	return solve(ctx, p, opt)
 }

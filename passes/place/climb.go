@@ -1,0 +1,131 @@
+package place
+
+import "slices"
+
+// climb improves by first fit alone: it packs in several orders, and then again
+// and again with the buffers that stood above the bound moved to the front. Those
+// are few, and once they stand low the others still find room.
+type climb struct {
+	s     *solver
+	f     *packer
+	lanes []lane
+	turn  int
+}
+
+// lane is one order on its way.
+type lane struct {
+	order  []int32
+	height int64 // of the last packing
+	best   int64 // of this lane
+	stale  int   // packings since best fell
+}
+
+// stale lanes are given up after this many packings without progress.
+const staleLimit = 40
+
+func newClimb(s *solver) *climb { return &climb{s: s, f: newPacker(s.in)} }
+
+// start packs once in each of the orders, or until the goal is reached.
+func (c *climb) start() {
+	s := c.s
+	if order := s.hinted(); order != nil {
+		c.launch(order)
+	}
+	for _, by := range sortings {
+		if s.over() || len(c.lanes) > 0 && !s.tech.Orders {
+			return
+		}
+		c.launch(s.in.sorted(by))
+	}
+}
+
+func (c *climb) launch(order []int32) {
+	c.lanes = append(c.lanes, lane{order: order, best: never})
+	c.s.spend(8 * int64(c.s.in.n))
+	c.pack(&c.lanes[len(c.lanes)-1])
+}
+
+// hinted returns the order of the hints, with those that have none at the end, or
+// nil when nobody has one. First fit in the order of addresses of a placement
+// gives it back, or a lower one.
+func (s *solver) hinted() []int32 {
+	any := false
+	hint := make([]int64, s.in.n)
+	order := make([]int32, s.in.n)
+	for k, i := range s.in.index {
+		b := &s.p.Buffers[i]
+		hint[k], order[k] = never, int32(k)
+		if b.HasHint {
+			hint[k], any = b.Hint, true
+		}
+	}
+	if !any {
+		return nil
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return compare(hint[a], hint[b]) })
+	return order
+}
+
+func (c *climb) pack(l *lane) {
+	c.f.work = 0
+	l.height = c.f.pack(l.order)
+	c.s.spend(c.f.work)
+	c.s.offer(c.f.off, l.height)
+	l.stale++
+	if l.height < l.best {
+		l.best, l.stale = l.height, 0
+	}
+	if c.s.tech.Promote {
+		c.promote(l)
+	}
+}
+
+// promote moves the items that stand above the goal to the front.
+func (c *climb) promote(l *lane) {
+	in := c.s.in
+	goal := c.s.lower
+	if c.s.limit < never {
+		goal = c.s.limit
+	}
+	high := func(k int32) bool { return c.f.off[k]+in.size[k] > goal }
+	next := make([]int32, 0, in.n)
+	for _, k := range l.order {
+		if high(k) {
+			next = append(next, k)
+		}
+	}
+	for _, k := range l.order {
+		if !high(k) {
+			next = append(next, k)
+		}
+	}
+	if slices.Equal(next, l.order) {
+		l.stale = staleLimit
+	}
+	l.order = next
+}
+
+// useful reports whether there is a lane left that may improve.
+func (c *climb) useful() bool {
+	return c.s.tech.Promote && slices.ContainsFunc(c.lanes, func(l lane) bool { return l.stale < staleLimit })
+}
+
+// step packs once more: every other time in the lane that stands lowest, else in
+// the lanes by turn.
+func (c *climb) step() {
+	c.turn++
+	pick := -1
+	if c.turn%2 == 0 {
+		for i, l := range c.lanes {
+			if l.stale < staleLimit && (pick < 0 || l.best < c.lanes[pick].best) {
+				pick = i
+			}
+		}
+	}
+	for i := c.turn / 2; pick < 0; i++ {
+		if c.lanes[i%len(c.lanes)].stale < staleLimit {
+			pick = i % len(c.lanes)
+		}
+	}
+	c.pack(&c.lanes[pick])
+}

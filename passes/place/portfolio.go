@@ -1,0 +1,124 @@
+package place
+
+// strategies are tried in turn: no rule wins everywhere, and the quickest proof
+// or placement mostly comes from many short searches, not one long one.
+var strategies = []strategy{
+	{pick: pickLowest, score: scoreSize},
+	{pick: pickLowest, score: scoreLife},
+	{pick: pickTrouble, score: scoreLife},
+	{pick: pickFewest, score: scoreSmall},
+	{pick: pickLowest, score: scoreSmall},
+	{pick: pickFewest, score: scoreArea},
+	{pick: pickTrouble, score: scoreArea},
+	{pick: pickFewest, score: scoreSize},
+	{pick: pickTrouble, score: scoreSize},
+	{pick: pickFewest, score: scoreLife},
+	{pick: pickLowest, score: scoreArea},
+	{pick: pickTrouble, score: scoreSmall},
+}
+
+// noises by round of all strategies; after the first, rounds alternate between
+// the last two.
+var noises = []float64{0, 0.2, 0.6}
+
+// ladder drives the complete search: which ceiling to ask for, by which rules and
+// for how long.
+type ladder struct {
+	s     *solver
+	x     *exact
+	turn  int   // searches run so far
+	grant int64 // steps of one search; doubles with every second round
+	rung  int   // of rungs: how far from the bound to the best height to ask
+	tries int   // at this rung
+}
+
+const (
+	rungs = 8
+	// A first search may look at each buffer and section this often per buffer:
+	// enough to place all and to turn back a few times.
+	eagerness = 16
+	// coverLimit bounds the memory of the search: the sum over sections of the
+	// buffers live there.
+	coverLimit = 1 << 25
+)
+
+// newLadder returns nil when the problem is too large for the work that is left.
+func newLadder(s *solver) *ladder {
+	in := s.in
+	n, m := int64(in.n), int64(len(in.load))
+	grant := eagerness * n * (n + m)
+	if !s.tech.Exact || grant > s.left || in.cover() > coverLimit {
+		return nil
+	}
+	x := newExact(in, &s.tech)
+	x.halt = s.halted
+	s.spend(in.cover())
+	return &ladder{s: s, x: x, grant: grant}
+}
+
+// cover is the sum over sections of the items live there.
+func (in *instance) cover() int64 {
+	var sum int64
+	for _, l := range in.life {
+		sum += int64(l.hi - l.lo)
+	}
+	return sum
+}
+
+// step runs one search, and reports false when no further one is of use.
+func (l *ladder) step() bool {
+	s := l.s
+	ceiling := l.ceiling()
+	round := l.turn / len(strategies)
+	plan := strategies[l.turn%len(strategies)]
+	if round < len(noises) {
+		plan.noise = noises[round]
+	} else {
+		plan.noise = noises[len(noises)-1-round%2]
+	}
+	plan.seed = uint64(l.turn)
+	steps := min(l.grant<<min(round/2, 40), s.left)
+	if !s.tech.Restarts {
+		plan, steps = strategies[0], s.left
+	}
+	v := l.x.decide(ceiling, plan, steps)
+	s.spend(steps - l.x.work)
+	l.turn++
+	l.tries++
+	switch v {
+	case fits:
+		s.offer(l.x.off, l.x.top())
+		l.tries = 0
+	case fails:
+		s.lower = ceiling + 1
+		l.rung, l.tries = 0, 0
+		if s.limit < never {
+			s.cannot = true
+		}
+		s.report()
+	case stops:
+		l.climb()
+	}
+	return s.tech.Restarts || v != stops
+}
+
+// ceiling is the height to ask for next.
+func (l *ladder) ceiling() int64 {
+	s := l.s
+	if s.limit < never {
+		return s.limit
+	}
+	span := s.height - 1 - s.lower
+	return s.lower + span/rungs*int64(l.rung) + span%rungs*int64(l.rung)/rungs
+}
+
+// climb goes to a higher rung when all strategies have failed on this one.
+func (l *ladder) climb() {
+	switch {
+	case l.tries < len(strategies):
+	case !l.s.tech.Ladder:
+		l.rung, l.tries = rungs-l.rung, 0
+	default:
+		l.rung, l.tries = (l.rung+1)%(rungs+1), 0
+	}
+}
