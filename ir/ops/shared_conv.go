@@ -180,4 +180,42 @@ void conv_grad(Stream& s, const T* dy, const T* x, const T* w, T* dx, T* dw, T* 
   if (dx) conv_data(s, dy, w, static_cast<const T*>(nullptr), dx, xd, wd, yd, group, stride, pad, dil);
   if (dw) conv_weight(s, x, dy, dw, xd, wd, yd, group, stride, pad, dil);
   if (db) conv_bias(s, dy, db, yd);
+}
+
+// conv_product is the integer product of output element i: operands less their zero points (one, or one per channel m of w).
+template <class X, class W>
+MEMOC_FN int64_t conv_product(int64_t i, const X* x, const W* w, const X* xz, const W* wz, int64_t per, const Dims& xd, const Dims& wd,
+                              const Dims& yd, int64_t group, const Dims& stride, const Dims& pad, const Dims& dil) {
+  int64_t taps = wd.numel(2, wd.rank), in = xd.numel(2, xd.rank), sum = 0;
+  Dims o = coords(i, yd);
+  int64_t n = o.d[0], m = o.d[1], first = m / (yd.d[1] / group) * wd.d[1];
+  int64_t x0 = xz ? int64_t(*xz) : 0, w0 = wz ? int64_t(wz[per > 1 ? m : 0]) : 0;
+  for (int64_t tap = 0; tap < taps; tap++) {
+    int64_t at = conv_input(xd, o, coords(tap, wd), stride, pad, dil);
+    if (at < 0) continue;
+    for (int64_t c = 0; c < wd.d[1]; c++)
+      sum += (int64_t(x[(n * xd.d[1] + first + c) * in + at]) - x0) * (int64_t(w[(m * wd.d[1] + c) * taps + tap]) - w0);
+  }
+  return sum;
+}
+
+template <class X, class W>
+void conv_integer(Stream& s, const X* x, const W* w, const X* xz, const W* wz, int32_t* y, int64_t per, Dims xd, Dims wd, Dims yd,
+                  int64_t group, Dims stride, Dims pad, Dims dil) {
+  parallel_for(s, yd.numel(), [=] MEMOC_DEVICE(int64_t i) {
+    y[i] = int32_t(conv_product(i, x, w, xz, wz, per, xd, wd, yd, group, stride, pad, dil));
+  });
+}
+
+template <class X, class W, class Y>
+void qlinear_conv(Stream& s, const X* x, const float* xs, const X* xz, const W* w, const float* ws, const W* wz, const float* ys,
+                  const Y* yz, const int32_t* bias, Y* y, int64_t scales, int64_t per, Dims xd, Dims wd, Dims yd, int64_t group,
+                  Dims stride, Dims pad, Dims dil) {
+  int64_t out = yd.numel(2, yd.rank);
+  parallel_for(s, yd.numel(), [=] MEMOC_DEVICE(int64_t i) {
+    int64_t m = i / out % yd.d[1];
+    int64_t sum = conv_product(i, x, w, xz, wz, per, xd, wd, yd, group, stride, pad, dil) + (bias ? bias[m] : 0);
+    double q = m::round_even(double(sum) * (double(*xs) * double(ws[scales > 1 ? m : 0]) / double(*ys))) + double(*yz);
+    y[i] = to<Y>(m::max(m::min(q, double(Limits<Y>::hi())), double(Limits<Y>::lo())));
+  });
 }`
