@@ -74,8 +74,8 @@ MEMOC_REDUCTION(reduce_l2, ReduceSquare, ReduceAdd, ReduceRoot, 0)
 MEMOC_REDUCTION(reduce_sum_square, ReduceSquare, ReduceAdd, ReduceAsIs, 0)
 MEMOC_REDUCTION(reduce_log_sum, ReduceSame, ReduceAdd, ReduceLog, 0)
 MEMOC_REDUCTION(reduce_prod, ReduceSame, ReduceMul, ReduceAsIs, 1)
-MEMOC_REDUCTION(reduce_max, ReduceSame, ReduceTop, ReduceAsIs, lowest<std::conditional_t<is_small_float<T>::value, float, T>>())
-MEMOC_REDUCTION(reduce_min, ReduceSame, ReduceLow, ReduceAsIs, highest<std::conditional_t<is_small_float<T>::value, float, T>>())
+MEMOC_REDUCTION(reduce_max, ReduceSame, ReduceTop, ReduceAsIs, lowest<Acc<T>>())
+MEMOC_REDUCTION(reduce_min, ReduceSame, ReduceLow, ReduceAsIs, highest<Acc<T>>())
 #undef MEMOC_REDUCTION
 
 // reduce_log_sum_exp walks the line twice: the maximum first.

@@ -137,7 +137,8 @@ func propagateInts(c *ir.InferCtx, d ir.DType, shape ir.Shape) {
 	in := make([][]ir.Dim, len(c.Node.In))
 	for i := range in {
 		ds, ok := c.Ints(i)
-		if !ok || len(ds) != 1 && int64(len(ds)) != ir.Elems(dims) {
+		// Constants of uint64 arrive as their bits, which order otherwise.
+		if !ok || c.DType(i) == ir.Uint64 || len(ds) != 1 && int64(len(ds)) != ir.Elems(dims) {
 			return
 		}
 		in[i] = ds
