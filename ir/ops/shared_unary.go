@@ -147,3 +147,6 @@ func accLiteral(x float64) string {
 const maxFloat = math.MaxFloat64
 
 var nan = math.NaN()
+
+// operandName is the C++ name of present input i in a Pointwise expression.
+func operandName(i int) string { return fmt.Sprintf("x%d", i) }
