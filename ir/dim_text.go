@@ -117,6 +117,13 @@ func dimOf(s string) Dim {
 	return Sym(s)
 }
 
+// DimName is the name under which d is written in a file, for DimOf to read.
+func DimName(d Dim) string { return dimName(d) }
+
+// DimOf is the dim that a name in a file stands for: an expression where it
+// reads as one, else a symbol of that name.
+func DimOf(name string) Dim { return dimOf(name) }
+
 func isIdent(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if !isIdentByte(s[i], i > 0) {

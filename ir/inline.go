@@ -98,41 +98,9 @@ func (in *inliner) node(g *Graph, n *Node) ([]*Node, error) {
 	}
 	if in.calls != before {
 		n.Raw = nil
-		n.SetCaptures(capturesOf(n))
+		n.SetCaptures(n.OuterValues())
 	}
 	return []*Node{n}, nil
-}
-
-// capturesOf lists the outer values that n's subgraphs read, in order of use.
-func capturesOf(n *Node) []*Value {
-	inside := map[*Graph]bool{}
-	var out []*Value
-	seen := map[*Value]bool{}
-	add := func(v *Value) {
-		if v != nil && !inside[v.Graph] && !seen[v] {
-			seen[v] = true
-			out = append(out, v)
-		}
-	}
-	var visit func(g *Graph)
-	visit = func(g *Graph) {
-		inside[g] = true
-		for _, m := range g.Nodes {
-			for _, v := range m.In {
-				add(v)
-			}
-			for _, sub := range m.Subgraphs() {
-				visit(sub)
-			}
-		}
-		for _, v := range g.Outputs {
-			add(v)
-		}
-	}
-	for _, sub := range n.Subgraphs() {
-		visit(sub)
-	}
-	return out
 }
 
 func callError(n *Node, id, format string, args ...any) error {
@@ -288,7 +256,7 @@ func (c *cloner) node(g *Graph, n *Node) (*Node, error) {
 		c.vals[v] = m.Out[i]
 	}
 	if len(m.Subgraphs()) > 0 {
-		m.SetCaptures(capturesOf(m))
+		m.SetCaptures(m.OuterValues())
 	}
 	return m, nil
 }

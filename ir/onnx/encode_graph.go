@@ -254,7 +254,7 @@ func sameDeclared(file, now ir.Type) bool {
 	for i, d := range file.Shape.Dims {
 		e := now.Shape.Dims[i]
 		s, ok := d.IsSym()
-		if ok && s == openDim && isOpen(e) || d.Equal(e) || d.String() == e.String() {
+		if ok && s == openDim && isOpen(e) || d.Equal(e) {
 			continue
 		}
 		return false
@@ -503,7 +503,7 @@ func (w *graphWriter) bindings(file, now ir.Type) {
 		return
 	}
 	for i, d := range file.Shape.Dims {
-		if s, ok := d.IsSym(); ok && s != openDim && !d.Equal(now.Shape.Dims[i]) {
+		if s, ok := d.IsSym(); ok && s != openDim && !d.Equal(now.Shape.Dims[i]) && !isOpen(now.Shape.Dims[i]) {
 			w.env[s] = now.Shape.Dims[i]
 		}
 	}

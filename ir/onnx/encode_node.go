@@ -157,7 +157,7 @@ func sameAttr(a *ir.Attr) bool {
 // plainParser reads types without a graph: a dim that is left open is the
 // symbol openDim.
 func plainParser() *parser {
-	return &parser{unknown: func() ir.Dim { return ir.Sym(openDim) }, symbol: ir.Sym}
+	return &parser{unknown: func() ir.Dim { return ir.Sym(openDim) }, symbol: ir.DimOf}
 }
 
 const openDim = "_u0"
@@ -320,7 +320,7 @@ func shapeProto(s ir.Shape) *onnxpb.TensorShapeProto {
 		if n, ok := d.Int(); ok {
 			dim.Value = &onnxpb.TensorShapeProto_Dimension_DimValue{DimValue: n}
 		} else if !isOpen(d) {
-			dim.Value = &onnxpb.TensorShapeProto_Dimension_DimParam{DimParam: d.String()}
+			dim.Value = &onnxpb.TensorShapeProto_Dimension_DimParam{DimParam: ir.DimName(d)}
 		}
 		m.Dim = append(m.Dim, dim)
 	}

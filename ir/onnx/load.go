@@ -228,14 +228,19 @@ func (l *loader) defaultOpset(m *ir.Model) {
 	l.warn("domain-not-imported", fmt.Sprintf("the model imports no operator set; version %d is assumed", v), "", diag.Location{})
 }
 
-// symbol is the dim that a dim_param names.
+// symbol is the dim that a dim_param names. Symbols that memoc made for dims
+// left open are kept apart from the file's.
 func (l *loader) symbol(g *ir.Graph) func(string) ir.Dim {
 	return func(name string) ir.Dim {
-		if l.fresh[name] {
-			name = g.Fresh("dim " + name)[len("dim "):]
+		d := ir.DimOf(name)
+		for _, s := range d.Symbols() {
+			if l.fresh[s] {
+				d = d.Bind(map[string]ir.Dim{s: ir.Sym(g.Fresh("dim " + s)[len("dim "):])})
+			} else {
+				g.Reserve("dim " + s)
+			}
 		}
-		g.Reserve("dim " + name)
-		return ir.Sym(name)
+		return d
 	}
 }
 
