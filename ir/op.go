@@ -245,9 +245,11 @@ type Sample struct {
 	Version int // opset version of the operator's domain; 0: the newest known
 	In      []*Tensor
 	Absent  []int // positions in In that are absent optional inputs ("" in ONNX)
-	NumOut  int   // outputs asked for; 0: all mandatory ones
-	Attrs   []Attr
-	Want    []*Tensor // expected outputs from an independent source; optional
+	// Seqs are inputs that are sequences of tensors, by position; In is nil there.
+	Seqs   map[int]Sequence
+	NumOut int // outputs asked for; 0: all mandatory ones
+	Attrs  []Attr
+	Want   []*Tensor // expected outputs from an independent source; optional
 	// NoGradCheck lists inputs whose gradient is not compared with central
 	// differences (points of non-differentiability), with the reason.
 	NoGradCheck map[int]string

@@ -72,6 +72,11 @@ func build(op *ir.Op, s ir.Sample, m mode) (*built, error) {
 	b := &built{graph: g, mode: m, env: map[string]ir.Dim{}, seed: 1, step: 2}
 	in := make([]*ir.Value, len(s.In))
 	for i, x := range s.In {
+		if seq, ok := s.Seqs[i]; ok {
+			in[i] = g.AddInput(fmt.Sprintf("in%d", i), sequenceType(seq, m))
+			b.args = append(b.args, seq)
+			continue
+		}
 		if absent(s, i) {
 			b.args = append(b.args, nil)
 			continue
@@ -85,6 +90,19 @@ func build(op *ir.Op, s ir.Sample, m mode) (*built, error) {
 	}
 	b.node = g.Append(ir.NodeSpec{Name: "node", Domain: op.Domain, Op: op.Name, In: in, Out: out, Attrs: slices.Clone(s.Attrs)})
 	return b, ir.InferNode(g, b.node)
+}
+
+// sequenceType is what is known of a sequence of tensors: the extents that all
+// elements share.
+func sequenceType(seq ir.Sequence, m mode) ir.Type {
+	first := seq[0].(*ir.Tensor)
+	shape := ir.Ints64(first.Dims...)
+	for _, d := range seq {
+		if x := d.(*ir.Tensor); m == unranked || !slices.Equal(x.Dims, first.Dims) {
+			shape = ir.Shape{}
+		}
+	}
+	return ir.SequenceOf(ir.TensorOf(first.DType, shape))
 }
 
 func (b *built) addInput(name string, x *ir.Tensor) *ir.Value {
