@@ -150,3 +150,6 @@ var nan = math.NaN()
 
 // operandName is the C++ name of present input i in a Pointwise expression.
 func operandName(i int) string { return fmt.Sprintf("x%d", i) }
+
+// hexFloat is a C++ literal of type double with exactly the value x.
+func hexFloat(x float64) string { return fmt.Sprintf("%x", x) }
