@@ -161,13 +161,25 @@ func (b *builder) inputs(p *graphProto, s *scope) error {
 	}
 	for _, name := range names {
 		if v := s.vals[name]; v != nil {
-			v.Init = inits[name]
-			s.g.Inits = append(s.g.Inits, v)
+			b.overridable(v, inits[name], s)
 			continue
 		}
 		s.vals[name] = s.g.AddInit(b.valueName(s, name), inits[name])
 	}
 	return firstErr
+}
+
+// overridable makes an initializer the default of an input.
+func (b *builder) overridable(v *ir.Value, w *ir.Weight, s *scope) {
+	v.Init = w
+	s.g.Inits = append(s.g.Inits, v)
+	if v.Type.Kind == ir.NoType || contradicted(v.Type, w.Type) {
+		if v.Type.Kind != ir.NoType {
+			b.warn("init-type", fmt.Sprintf("the input is declared %s, but its initializer is %s; the latter is used", v.Type, w.Type), "",
+				diag.Location{Path: s.path, Value: v.Name})
+		}
+		v.Type = w.Type
+	}
 }
 
 // producers maps the name of every output to the node that makes it.

@@ -140,6 +140,7 @@ func (b *builder) weight(t *tensorProto) (*ir.Weight, error) {
 	w := &ir.Weight{Type: t.typ(), Raw: t.span}
 	if !t.external {
 		w.Load = t.decode
+		b.checkSmall(t)
 		return w, nil
 	}
 	if err := b.checkExternal(t); err != nil {
@@ -149,6 +150,16 @@ func (b *builder) weight(t *tensorProto) (*ir.Weight, error) {
 	w.External = &ext
 	w.Load = func() (*ir.Tensor, error) { return b.ext.load(t) }
 	return w, nil
+}
+
+// checkSmall warns of a small initializer that holds other data than its type
+// says: shape rules may ask for it. Large ones are not looked at.
+func (b *builder) checkSmall(t *tensorProto) {
+	if n, _ := t.sizes(); n <= 1024 {
+		if _, err := t.decode(); err != nil {
+			b.warn("tensor-data", err.Error(), "its value is taken as unknown", diag.Location{Value: t.name})
+		}
+	}
 }
 
 func sparseWeight(s *sparseProto) *ir.Weight {
