@@ -148,6 +148,9 @@ func checkInferred(t *testing.T, what string, b *built, v *ir.Value, got ir.Datu
 		return
 	}
 	typ := v.Type.Bind(b.env)
+	if typ.Kind == ir.OptionalKind {
+		typ = *typ.Elem
+	}
 	if typ.Kind == ir.NoType && b.mode == unranked {
 		return
 	}
