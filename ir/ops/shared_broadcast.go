@@ -129,6 +129,11 @@ func broadcastApply[E, R any](c *ir.EvalCtx, d ir.DType, load func(*ir.Tensor) [
 	if err != nil {
 		return err
 	}
+	return broadcastTensors(c, d, in, load, store, f)
+}
+
+// broadcastTensors is broadcastApply of given operands.
+func broadcastTensors[E, R any](c *ir.EvalCtx, d ir.DType, in []*ir.Tensor, load func(*ir.Tensor) []E, store func(*ir.Tensor, []R), f func([]E) R) error {
 	shapes := make([][]int64, len(in))
 	for i, x := range in {
 		shapes[i] = x.Dims
