@@ -153,8 +153,11 @@ func flashForward(f flashShape, q, k, v []float64, m flashMask) (y, lse []float6
 		lo, hi := f.keys(i)
 		top := math.Inf(-1)
 		for j := lo; j < hi; j++ {
-			s, _ := f.score(dotProduct(rowOf(q, f.h, f.s, f.d, b, h, i), rowOf(k, f.g, f.t, f.d, b, g, j)))
-			p[j] = s + m.at(b, h, i, j)
+			// What a mask hides is never looked at, be it NaN.
+			if p[j] = m.at(b, h, i, j); !math.IsInf(p[j], -1) {
+				s, _ := f.score(dotProduct(rowOf(q, f.h, f.s, f.d, b, h, i), rowOf(k, f.g, f.t, f.d, b, g, j)))
+				p[j] += s
+			}
 			top = max(top, p[j])
 		}
 		lse[line] = math.Inf(-1)
@@ -201,9 +204,10 @@ func flashBackward(f flashShape, dy, q, k, v, y, lse []float64, m flashMask) fla
 		for j := lo; j < hi; j++ {
 			kj, dkj := rowOf(k, f.g, f.t, f.d, b, g, j), rowOf(out.k, f.g, f.t, f.d, b, g, j)
 			vj, dvj := rowOf(v, f.g, f.t, f.e, b, g, j), rowOf(out.v, f.g, f.t, f.e, b, g, j)
+			bias := m.at(b, h, i, j)
 			s, slope := f.score(dotProduct(qi, kj))
-			p := math.Exp(s + m.at(b, h, i, j) - lse[line])
-			if p == 0 {
+			p := math.Exp(s + bias - lse[line])
+			if p == 0 || math.IsInf(bias, -1) {
 				continue
 			}
 			ds := p * (dotProduct(dyi, vj) - delta)

@@ -16,6 +16,12 @@ template <class A, class M> MEMOC_FN A flash_bias(M m) {
   else return to<A>(m);
 }
 
+// flash_masked adds the bias; what a mask hides is never looked at, be it NaN.
+template <class A, class M> MEMOC_FN A flash_masked(A s, M m) {
+  A bias = flash_bias<A>(m);
+  return bias == -infinity<A>() ? bias : s + bias;
+}
+
 // FlashSizes: the numbers of ir/ops/shared_flash.go.
 struct FlashSizes {
   int64_t b, h, g, s, t, d, e, offset, left, right;
@@ -69,7 +75,7 @@ void flash_attention(Stream& st, const T* q, const T* k, const T* v, const M* ma
       A tile = -infinity<A>();
       for (int64_t j = c.tid; j < n; j += c.size) {
         A s = flash_score(flash_dot(qs, kb + (t0 + j) * steps[5], f.d), A(scale), A(softcap), &slope);
-        if (mask != nullptr) s += flash_bias<A>(mask[b * ms[0] + h * ms[1] + i * ms[2] + (t0 + j) * ms[3]]);
+        if (mask != nullptr) s = flash_masked(s, mask[b * ms[0] + h * ms[1] + i * ms[2] + (t0 + j) * ms[3]]);
         p[j] = s;
         tile = max_of(tile, s);
       }
@@ -83,7 +89,8 @@ void flash_attention(Stream& st, const T* q, const T* k, const T* v, const M* ma
       sum = sum * keep + c.sum(part);
       for (int64_t e = c.tid; e < f.e; e += c.size) {
         A a = acc[e] * keep;
-        for (int64_t j = 0; j < n; j++) a += p[j] * to<A>(vb[(t0 + j) * steps[8] + e]);
+        for (int64_t j = 0; j < n; j++)
+          if (p[j] != A(0)) a += p[j] * to<A>(vb[(t0 + j) * steps[8] + e]);
         acc[e] = a;
       }
       c.sync();
@@ -116,8 +123,8 @@ void flash_mask_grad(Stream& st, const T* dy, const T* q, const T* k, const T* v
             A dot = A(0), dp = A(0);
             for (int64_t d = 0; d < f.d; d++) dot += to<A>(q[row * f.d + d]) * to<A>(k[(kv + j) * f.d + d]);
             for (int64_t e = 0; e < f.e; e++) dp += to<A>(dy[row * f.e + e]) * to<A>(v[(kv + j) * f.e + e]);
-            A s = flash_score(dot, A(scale), A(softcap), &slope) + flash_bias<A>(mask[at]);
-            sum += exp_of(s - l) * (dp - delta[row]);
+            A w = exp_of(flash_masked(flash_score(dot, A(scale), A(softcap), &slope), mask[at]) - l);
+            if (w != A(0)) sum += w * (dp - delta[row]);
           }
         }
     dmask[at] = to<M>(sum);
@@ -152,13 +159,15 @@ void flash_attention_grad(Stream& st, const T* dy, const T* q, const T* k, const
       int64_t n = hi - t0 < kFlashTile ? hi - t0 : kFlashTile;
       for (int64_t j = c.tid; j < n; j += c.size) {
         A s = flash_score(flash_dot(qs, k + (kv + t0 + j) * f.d, f.d), A(scale), A(softcap), &slope);
-        if (mask != nullptr) s += flash_bias<A>(mask[b * ms[0] + h * ms[1] + i * ms[2] + (t0 + j) * ms[3]]);
-        ds[j] = exp_of(s - l) * (flash_dot(dys, v + (kv + t0 + j) * f.e, f.e) - delta[row]) * slope;
+        if (mask != nullptr) s = flash_masked(s, mask[b * ms[0] + h * ms[1] + i * ms[2] + (t0 + j) * ms[3]]);
+        A w = exp_of(s - l);
+        ds[j] = w == A(0) ? w : w * (flash_dot(dys, v + (kv + t0 + j) * f.e, f.e) - delta[row]) * slope;
       }
       c.sync();
       for (int64_t d = c.tid; d < f.d; d += c.size) {
         A a = acc[d];
-        for (int64_t j = 0; j < n; j++) a += ds[j] * to<A>(k[(kv + t0 + j) * f.d + d]);
+        for (int64_t j = 0; j < n; j++)
+          if (ds[j] != A(0)) a += ds[j] * to<A>(k[(kv + t0 + j) * f.d + d]);
         acc[d] = a;
       }
       c.sync();
@@ -189,9 +198,9 @@ void flash_attention_grad(Stream& st, const T* dy, const T* q, const T* k, const
           int64_t i = t0 + x, row = base + i;
           A l = to<A>(lse[row]);
           A s = flash_score(flash_dot(ks, q + row * f.d, f.d), A(scale), A(softcap), &slope);
-          if (mask != nullptr) s += flash_bias<A>(mask[b * ms[0] + h * ms[1] + i * ms[2] + j * ms[3]]);
+          if (mask != nullptr) s = flash_masked(s, mask[b * ms[0] + h * ms[1] + i * ms[2] + j * ms[3]]);
           p[x] = l == -infinity<A>() ? A(0) : exp_of(s - l);
-          ds[x] = p[x] * (flash_dot(vs, dy + row * f.e, f.e) - delta[row]) * slope;
+          ds[x] = p[x] == A(0) ? A(0) : p[x] * (flash_dot(vs, dy + row * f.e, f.e) - delta[row]) * slope;
         }
         c.sync();
         for (int64_t d = c.tid; d < f.d; d += c.size) {
