@@ -222,4 +222,27 @@ void flash_attention_grad(Stream& st, const T* dy, const T* q, const T* k, const
       for (int64_t e = c.tid; e < f.e; e += c.size) dv[key * f.e + e] = to<T>(va[e]);
   }, (2 * f.d + 2 * f.e + 2 * kFlashTile) * int64_t(sizeof(A)));
   if constexpr (!std::is_same<M, bool>::value) flash_mask_grad(st, dy, q, k, v, lse, mask, ms, mask_dims, dmask, delta, sizes, scale, softcap);
+}
+
+// cache_append writes past [groups, p, d] and x [groups, n, d] (x by steps of batch, head, position) one after the other.
+template <class T>
+void cache_append(Stream& st, const T* past, const T* x, T* present, Dims bgpnd, Dims steps) {
+  int64_t b = bgpnd[0], g = bgpnd[1], p = bgpnd[2], n = bgpnd[3], d = bgpnd[4];
+  parallel_for(st, present == nullptr ? 0 : b * g * (p + n) * d, [=] MEMOC_DEVICE(int64_t i) {
+    int64_t e = i % d, t = i / d % (p + n), head = i / d / (p + n);
+    present[i] = t < p ? past[(head * p + t) * d + e] : x[head / g * steps[0] + head % g * steps[1] + (t - p) * steps[2] + e];
+  });
+}
+
+// Without a cache K and V are read where they lie; with one, from the present outputs.
+template <class T, class M, class V, class U>
+void attention(Stream& st, const T* q, const T* k, const V* v, const M* mask, Dims ms, const T* past_k, const V* past_v, const int64_t* lengths,
+               T* y, T* present_k, V* present_v, Dims sizes, int64_t mask_cols, int64_t past, Dims steps, Dims k_steps, Dims v_steps,
+               double scale, double softcap) {
+  Dims kd{5, {sizes[0], sizes[2], past, sizes[4] - past, sizes[5]}}, vd = kd;
+  vd[4] = sizes[6];
+  cache_append(st, past_k, k, present_k, kd, k_steps);
+  cache_append(st, past_v, v, present_v, vd, v_steps);
+  flash_attention<T, M, U>(st, q, past > 0 ? present_k : k, past > 0 ? present_v : v, mask, ms, lengths, y, nullptr, sizes, mask_cols, steps,
+                           scale, softcap);
 }`
