@@ -34,7 +34,11 @@ func LowerAttention(e *ir.Edit, n *ir.Node) (done bool, why string, err error) {
 	f := flashFormOf(b, n)
 	y := b.OpN(ir.MemocDomain, "FlashAttention", 1, []*ir.Value{f.q, f.k, f.v, f.mask}, f.attrs...)[0]
 	if f.rank3 {
-		y = fromHeads(b, y, n.Out[0])
+		width, ok := n.Out[0].Type.Shape.Dims[2].Int()
+		if !ok {
+			width = -1
+		}
+		y = b.Reshape(b.Transpose(y, 0, 2, 1, 3), 0, 0, width)
 	}
 	for i, v := range []*ir.Value{y, f.k, f.v} {
 		if i >= len(n.Out) || n.Out[i] == nil {
