@@ -21,6 +21,20 @@ type Options struct {
 	// Observe is called after every node, those of subgraphs included, with
 	// its outputs. It must not change them. Optional.
 	Observe func(n *ir.Node, out []ir.Datum)
+
+	// The rest is for Program alone.
+
+	// Order seeds an adversary that chooses among the lanes that may go on;
+	// 0 runs the steps in the order in which they are issued.
+	Order uint64
+
+	// Steps is how often the step runs; 0 stands for once. Each draws its own
+	// random numbers.
+	Steps int
+
+	// Blind runs a step whatever its inputs' bytes hold, instead of reporting
+	// that they are not those of the tensor it wants.
+	Blind bool
 }
 
 // Graph runs g on inputs (by name; an input that is an initializer too may be
