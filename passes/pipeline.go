@@ -22,6 +22,7 @@ var Pipeline = []*Pass{
 	&rewritePass,
 	&placePass,
 	&orderPass,
+	&checkPass,
 }
 
 func init() {

@@ -21,11 +21,17 @@ type Runner struct {
 
 // Run carries c through the pipeline. The graph is verified after every pass;
 // a panic in a pass becomes an error that names pass and model.
-func (r *Runner) Run(c *Context) error {
+func (r *Runner) Run(c *Context) error { return r.RunUntil(c, Place+1) }
+
+// RunUntil is Run of the stages before the given one.
+func (r *Runner) RunUntil(c *Context, stage Stage) error {
 	if c.Report == nil {
 		c.Report = func(*diag.Diagnostic) {}
 	}
 	for i, p := range Pipeline {
+		if p.Stage >= stage {
+			break
+		}
 		opt, set := c.Options.Debug[p.Name]
 		if !set {
 			opt.Limit = -1

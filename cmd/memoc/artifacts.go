@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"memoc/codegen/cuda"
 	"memoc/codegen/dot"
@@ -19,26 +21,67 @@ type artifact struct {
 	write func(io.Writer) error
 }
 
-// artifacts renders everything a compilation writes; an error means that
-// nothing will be.
-func artifacts(c *passes.Context) ([]artifact, error) {
-	var out []artifact
-	model, err := onnxout.Encode(c.Program, c.Model)
-	if err != nil {
-		return nil, err
-	}
-	plan, err := planfile.FromProgram(c.Program).Encode()
-	if err != nil {
-		return nil, err
-	}
-	out = append(out, artifact{"model.onnx", bytesWriter(model)}, artifact{"plan.json", bytesWriter(plan)},
-		artifact{"graph.dot", bytesWriter(dot.Render(c.Program))})
+// emitters are what --emit may name, in the order in which they are written.
+var emitters = []struct {
+	name   string // of --emit
+	entry  string // in the output folder
+	render func(*passes.Context) ([]artifact, error)
+}{
+	{"model", "model.onnx", func(c *passes.Context) ([]artifact, error) {
+		b, err := onnxout.Encode(c.Program, c.Model)
+		return []artifact{{"model.onnx", bytesWriter(b)}}, err
+	}},
+	{"plan", "plan.json", func(c *passes.Context) ([]artifact, error) {
+		b, err := planfile.FromProgram(c.Program).Encode()
+		return []artifact{{"plan.json", bytesWriter(b)}}, err
+	}},
+	{"dot", "graph.dot", func(c *passes.Context) ([]artifact, error) {
+		return []artifact{{"graph.dot", bytesWriter(dot.Render(c.Program))}}, nil
+	}},
+	{"cuda", "cuda", emitCUDA},
+}
+
+func emitCUDA(c *passes.Context) ([]artifact, error) {
 	files, err := cuda.Emit(c.Program)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; the other artifacts can be written with --emit model,plan,dot", err)
 	}
+	var out []artifact
 	for _, f := range files {
 		out = append(out, artifact{filepath.Join("cuda", filepath.FromSlash(f.Path)), f.Write})
+	}
+	return out, nil
+}
+
+// parseEmit reads the list of --emit.
+func parseEmit(list string) (map[string]bool, error) {
+	var names []string
+	for _, e := range emitters {
+		names = append(names, e.name)
+	}
+	wanted := map[string]bool{}
+	for _, name := range strings.Split(list, ",") {
+		if !slices.Contains(names, name) {
+			return nil, &usageError{fmt.Sprintf("--emit: nothing is called %q%s; use some of %s", name, didYouMean(name, names), strings.Join(names, ","))}
+		}
+		wanted[name] = true
+	}
+	return wanted, nil
+}
+
+// artifacts renders what a compilation writes; an error means that nothing
+// will be.
+func artifacts(c *passes.Context, wanted map[string]bool) ([]artifact, error) {
+	var out []artifact
+	for _, e := range emitters {
+		if !wanted[e.name] {
+			continue
+		}
+		files, err := e.render(c)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, files...)
 	}
 	return out, nil
 }
@@ -51,9 +94,10 @@ func bytesWriter(b []byte) func(io.Writer) error {
 }
 
 // writeArtifacts writes all files into a folder beside dir and moves them into
-// place only when every one is complete. Files of dir that are not ours stay.
-func writeArtifacts(c *passes.Context, dir string) error {
-	files, err := artifacts(c)
+// place only when every one is complete. Artifacts of an earlier compilation are
+// replaced, other files of dir stay.
+func writeArtifacts(c *passes.Context, dir string, wanted map[string]bool) error {
+	files, err := artifacts(c, wanted)
 	if err != nil {
 		return err
 	}
@@ -74,12 +118,15 @@ func writeArtifacts(c *passes.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for _, name := range []string{"model.onnx", "plan.json", "graph.dot", "cuda"} {
-		to := filepath.Join(dir, name)
+	for _, e := range emitters {
+		to := filepath.Join(dir, e.entry)
 		if err := os.RemoveAll(to); err != nil {
 			return err
 		}
-		if err := os.Rename(filepath.Join(stage, name), to); err != nil {
+		if !wanted[e.name] {
+			continue
+		}
+		if err := os.Rename(filepath.Join(stage, e.entry), to); err != nil {
 			return err
 		}
 	}

@@ -25,16 +25,21 @@ func runCompile(c *call) error {
 	cf := f.compile()
 	out := f.String("o", "", "write the artifacts into `DIR`")
 	asJSON := f.Bool("json", false, "print the table as one JSON object")
+	emit := f.String("emit", "model,plan,dot,cuda", "which artifacts to write: `LIST`")
 	args, err := f.parse(c, 1, 1)
 	if err != nil {
 		return ignoreDescribed(err)
+	}
+	wanted, err := parseEmit(*emit)
+	if err != nil {
+		return err
 	}
 	ctx, err := compileModel(c, cf, args[0])
 	if err != nil {
 		return err
 	}
 	if *out != "" {
-		if err := writeArtifacts(ctx, *out); err != nil {
+		if err := writeArtifacts(ctx, *out, wanted); err != nil {
 			return err
 		}
 	}

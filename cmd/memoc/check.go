@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"memoc/ir"
+	"memoc/ir/diag"
+	"memoc/ir/onnx"
+	"memoc/ir/planfile"
+	"memoc/passes"
+	"memoc/passes/check"
+)
+
+var checkCommand = &command{
+	name:    "check",
+	args:    "DIR",
+	doc:     "Verify a compiled folder from its files alone: overlaps, lifetimes, order of lanes, contents of every read, agreement with the model.",
+	example: "memoc check out",
+}
+
+func init() { checkCommand.run = runCheck }
+
+func runCheck(c *call) error {
+	args, err := newFlags(c.cmd).parse(c, 1, 1)
+	if err != nil {
+		return ignoreDescribed(err)
+	}
+	plan, m, err := loadCompiled(args[0])
+	if err != nil {
+		return err
+	}
+	if err := check.Plan(plan); err != nil {
+		return err
+	}
+	if err := check.Model(plan, m.Graph); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.stdout, "%s: sound: %d steps, %d buffers, %s on the device, %s on the host\n", args[0], len(plan.Steps), len(plan.Buffers),
+		passes.FormatBytes(plan.Metrics.Peak), passes.FormatBytes(plan.Metrics.HostPeak))
+	return nil
+}
+
+// loadCompiled reads plan.json and model.onnx of a compiled folder, with the
+// model's types inferred anew.
+func loadCompiled(dir string) (*planfile.Plan, *ir.Model, error) {
+	data, err := os.ReadFile(filepath.Join(dir, "plan.json"))
+	if err != nil {
+		return nil, nil, &diag.Diagnostic{ID: "read", Severity: diag.Error, Message: fmt.Sprintf("%s is no compiled folder: %v", dir, err)}
+	}
+	plan, err := planfile.Decode(data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", filepath.Join(dir, "plan.json"), err)
+	}
+	m, _, err := onnx.Load(filepath.Join(dir, "model.onnx"), onnx.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return plan, m, ir.InferGraph(m.Graph, ir.InferOptions{})
+}
