@@ -66,15 +66,42 @@ func (r *Result) derived(n *ir.Node) bool {
 }
 
 // BackwardFrom is the position of the first node of the backward pass,
-// len(Nodes) where there is none: the first node marked so by grad, of an
-// operator that only backward passes hold, or after a YieldOp.
+// len(Nodes) where there is none: the first node marked so by grad or join, of
+// an operator that only backward passes hold, or after a YieldOp. A step that
+// was traced as a whole has none of these: there it is the node after the one
+// that makes the loss, the only scalar among several outputs.
 func BackwardFrom(g *ir.Graph) int {
 	for i, n := range g.Nodes {
 		if n.Backward || isGradientOp(n) {
 			return i
 		}
 	}
+	if loss := tracedLoss(g); loss != nil {
+		for i, n := range g.Nodes {
+			if n == loss.Def {
+				return i + 1
+			}
+		}
+	}
 	return len(g.Nodes)
+}
+
+// tracedLoss is the loss of a whole traced step, nil if g does not look like
+// one.
+func tracedLoss(g *ir.Graph) *ir.Value {
+	var loss *ir.Value
+	for _, v := range g.Outputs {
+		if n, ok := v.Type.Shape.NumElements(); ok && v.Type.DType.IsFloat() && n.Equal(ir.N(1)) && v.Def != nil {
+			if loss != nil {
+				return nil
+			}
+			loss = v
+		}
+	}
+	if len(g.Outputs) < 2 {
+		return nil
+	}
+	return loss
 }
 
 // isGradientOp reports whether the operator's name says that it is part of a
