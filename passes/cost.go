@@ -1,6 +1,8 @@
 package passes
 
 import (
+	"slices"
+
 	"memoc/ir"
 	"memoc/passes/plan"
 )
@@ -29,6 +31,7 @@ var costPass = Pass{
 // tensors to storages.
 type origin struct {
 	node    []*ir.Node
+	in      [][]*ir.Value // of node, before any rewriting
 	storage []int // by problem tensor
 	tensor  []int // by storage, -1 for persistent ones
 }
@@ -58,6 +61,7 @@ func buildProblem(c *Context) (*plan.Problem, *origin, error) {
 			return nil, nil, err
 		}
 		o.node = append(o.node, n)
+		o.in = append(o.in, slices.Clone(n.In))
 		p.Ops = append(p.Ops, op)
 	}
 	return p, o, p.Validate()

@@ -171,7 +171,7 @@ func (r *rewriter) copyNode(i int, n *ir.Node, in []*ir.Value) *ir.Node {
 
 func (r *rewriter) runNode(i int, e *plan.Entry) (ir.Step, error) {
 	n := r.c.Origin.node[e.Op]
-	for port, v := range n.In {
+	for port, v := range r.c.Origin.in[e.Op] {
 		if v != nil {
 			if w := r.reading(i, e, v); w != v {
 				r.edit.SetInput(n, port, w)
@@ -189,7 +189,7 @@ func (r *rewriter) runNode(i int, e *plan.Entry) (ir.Step, error) {
 func (r *rewriter) clone(i int, e *plan.Entry) (ir.Step, error) {
 	n := r.c.Origin.node[e.Op]
 	in := make([]*ir.Value, len(n.In))
-	for port, v := range n.In {
+	for port, v := range r.c.Origin.in[e.Op] {
 		if v != nil {
 			in[port] = r.reading(i, e, v)
 		}

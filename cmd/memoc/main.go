@@ -117,10 +117,10 @@ func report(err error, c *command, stdout, stderr io.Writer) int {
 	switch {
 	case errors.As(err, &infeasible):
 		return exitInfeasible
-	case errors.As(err, &broken):
-		return exitDifferent
 	case strings.Contains(err.Error(), "BUG:"), errors.As(err, &d) && d.ID == "internal":
 		return exitInternal
+	case errors.As(err, &broken):
+		return exitDifferent
 	}
 	return exitInput
 }
