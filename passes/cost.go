@@ -32,8 +32,8 @@ var costPass = Pass{
 type origin struct {
 	node    []*ir.Node
 	in      [][]*ir.Value // of node, before any rewriting
-	storage []int // by problem tensor
-	tensor  []int // by storage, -1 for persistent ones
+	storage []int         // by problem tensor
+	tensor  []int         // by storage, -1 for persistent ones
 }
 
 // buildProblem states the graph as a plan.Problem: nodes that do work become

@@ -125,7 +125,7 @@ func (s *subject) execute(c *call, rf *runFlags, in map[string]ir.Datum) (map[st
 	case rf.backend == "host":
 		planned, err = s.runHost(rf, in)
 	case s.program != nil:
-		planned, err = eval.Program(s.program, in, eval.ProgramOptions{Seed: rf.seed, Step: rf.step})
+		planned, err = eval.Program(s.program, in, eval.Options{Seed: rf.seed, Step: rf.step})
 	}
 	if err != nil {
 		return nil, err
