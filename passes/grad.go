@@ -19,6 +19,7 @@ var gradPass = Pass{
 		{"branch", "an If that is decided has no gradient of its own"},
 		{"sequence", "a sequence that is split and indexed has no gradient of its own"},
 		{"fold", "shapes that are known give static reductions"},
+		{"attention", "the gradient of FlashAttention keeps no scores"},
 	},
 	Run: runGrad,
 }

@@ -14,6 +14,7 @@ var Pipeline = []*Pass{
 	&branchPass,
 	&sequencePass,
 	&foldPass,
+	&attentionPass,
 	&gradPass,
 	&cleanupPass,
 	&livenessPass,
