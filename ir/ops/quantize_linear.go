@@ -125,6 +125,11 @@ func quantizeEval(c *ir.EvalCtx) error {
 	y := ir.NewTensor(d, x.Dims...)
 	switch {
 	case d.IsSmallFloat():
+		if d == ir.Float4E2M1 && c.Has(2) {
+			for i := range vals {
+				vals[i] += 0 // a zero point is added here: negative zero becomes zero
+			}
+		}
 		ir.SetSmallFloats(y, vals, c.Node.Int("saturate", 1) != 0)
 	default:
 		zero := make([]float64, len(s))
