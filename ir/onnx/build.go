@@ -29,6 +29,7 @@ type scope struct {
 	g        *ir.Graph
 	path     string
 	vals     map[string]*ir.Value
+	outs     map[string]string // what nodes make: the file's name to the graph's
 	captures []*ir.Value // values of outer scopes read here or further in
 	captured map[*ir.Value]bool
 }
@@ -54,7 +55,7 @@ func (s *scope) known(name string) bool {
 
 // fill builds graph g from p.
 func (b *builder) fill(g *ir.Graph, p *graphProto, s *scope) error {
-	s.g, s.vals, s.captured = g, map[string]*ir.Value{}, map[*ir.Value]bool{}
+	s.g, s.vals, s.outs, s.captured = g, map[string]*ir.Value{}, map[string]string{}, map[*ir.Value]bool{}
 	g.Name, g.Doc, g.Meta, g.Raw = p.name, p.doc, p.meta, p.span
 	if s.parent == nil {
 		b.collect(p)
@@ -119,7 +120,7 @@ func (a *attrProto) subgraphs() []*graphProto {
 // valueName is the name of a value in the graph: as in the file, unless
 // another scope has a value of that name already.
 func (b *builder) valueName(s *scope, name string) string {
-	if s.parent == nil || s.g.Reserve(name) {
+	if s.g.Reserve(name) || s.parent == nil {
 		return name
 	}
 	return s.g.Fresh(name)
@@ -199,6 +200,14 @@ func (b *builder) producers(p *graphProto, s *scope) (map[string]int, error) {
 					"names of tensors must be unique", b.at(n, s, out))
 			}
 			made[out] = i
+		}
+	}
+	// Names of this scope come before those of the scopes in it.
+	for _, n := range p.nodes {
+		for _, out := range n.out {
+			if out != "" {
+				s.outs[out] = b.valueName(s, out)
+			}
 		}
 	}
 	return made, nil
@@ -323,10 +332,7 @@ func (b *builder) node(p *nodeProto, s *scope, types map[string]ir.Type) error {
 		return err
 	}
 	for _, name := range p.out {
-		if name != "" {
-			name = b.valueName(s, name)
-		}
-		spec.Out = append(spec.Out, name)
+		spec.Out = append(spec.Out, s.outs[name])
 	}
 	n := s.g.Append(spec)
 	n.Overload, n.Doc, n.Raw = p.overload, p.doc, p.span

@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -254,7 +255,9 @@ func sameDeclared(file, now ir.Type) bool {
 	for i, d := range file.Shape.Dims {
 		e := now.Shape.Dims[i]
 		s, ok := d.IsSym()
-		if ok && s == openDim && isOpen(e) || d.Equal(e) {
+		t, _ := e.IsSym()
+		kept := ok && isOpen(d) && strings.HasPrefix(t, s+"_") // renamed when it was read
+		if ok && s == openDim && isOpen(e) || d.Equal(e) || kept {
 			continue
 		}
 		return false

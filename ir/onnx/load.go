@@ -249,6 +249,7 @@ func (l *loader) unknown(g *ir.Graph) func() ir.Dim {
 		d := g.FreshDim()
 		s, _ := d.IsSym()
 		l.fresh[s] = true
+		g.Reserve("dim " + s)
 		return d
 	}
 }
