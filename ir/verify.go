@@ -20,15 +20,15 @@ import (
 //	captures  Captures are the outer values that the subgraphs read
 //	uses      the uses of a value are exactly its readers
 //	ports     inputs and outputs are as many as the operator has
-//	type      every value has a type; those of unknown operators are declared
+//	type      a value has the type that its data or its operator's shape rule
+//	          gives it (outputs of unknown operators may have none)
 //	shape     the operator's shape rule does not contradict the stored types
 //
 // It never changes g, so that a compilation with and without it is the same.
 func Verify(g *Graph) error { return verifyGraph(g, true) }
 
 // VerifyStructure is Verify without the rules type and shape: for a graph
-// whose types are not inferred, or that holds unknown operators with outputs
-// of unknown type.
+// whose types are not inferred.
 func VerifyStructure(g *Graph) error { return verifyGraph(g, false) }
 
 func verifyGraph(g *Graph, types bool) (err error) {
@@ -56,14 +56,15 @@ func verifyGraph(g *Graph, types bool) (err error) {
 	}
 	fresh := g.names.freshDims
 	defer func() { g.names.freshDims = fresh }()
-	for _, n := range v.nodes {
-		if n == nil {
-			continue
-		}
-		v.ports(n)
+	for _, h := range v.graphs {
 		if types {
-			v.types(n)
-			v.shapes(n)
+			v.sources(h)
+		}
+		for _, n := range h.Nodes {
+			v.ports(n)
+			if types {
+				v.shapes(n)
+			}
 		}
 	}
 	return nil
@@ -71,6 +72,7 @@ func verifyGraph(g *Graph, types bool) (err error) {
 
 type verifier struct {
 	root       *Graph
+	graphs     []*Graph
 	values     []*Value // by ID: those that some graph lists
 	nodes      []*Node
 	visible    []bool // by value ID: in scope at the node being visited
@@ -96,6 +98,7 @@ func (v *verifier) check(ok bool, rule string, n *Node, format string, args ...a
 
 // collect registers what g and its subgraphs list.
 func (v *verifier) collect(g *Graph) {
+	v.graphs = append(v.graphs, g)
 	inits := make(map[*Value]bool, len(g.Inits))
 	for _, x := range g.Inits {
 		v.check(x != nil, "link", nil, "an initializer of graph %q is nil", g.Name)

@@ -72,7 +72,11 @@ func TestVerifyAcceptsSoundGraphs(t *testing.T) {
 	if err := Verify(g); err != nil {
 		t.Error(err)
 	}
-	valueNamed(g, "op").Type = Type{}
+	valueNamed(g, "op").Type = Type{} // of an unknown operator
+	if err := Verify(g); err != nil {
+		t.Error(err)
+	}
+	valueNamed(g, "e").Type = Type{}
 	if err := VerifyStructure(g); err != nil {
 		t.Error(err)
 	}
@@ -130,8 +134,9 @@ func TestVerifyFindsFaults(t *testing.T) {
 		{"ports", "input 1 (y) is absent", func(g *Graph) { NewEdit(g).SetInput(nodeNamed(g, "nb"), 1, nil) }},
 		{"ports", "2 outputs, the operator 1", func(g *Graph) { n := nodeNamed(g, "na"); n.Out = append(n.Out, nil) }},
 		{"ports", "declaration", func(g *Graph) { nodeNamed(g, "na").Op = "Other" }},
-		{"type", `tensor "x" has no type`, func(g *Graph) { valueNamed(g, "x").Type = Type{} }},
-		{"type", "declares no type", func(g *Graph) { valueNamed(g, "op").Type = Type{} }},
+		{"type", `graph input "x" has no type`, func(g *Graph) { valueNamed(g, "x").Type = Type{} }},
+		{"type", `"e" has no type; its shape rule gives float[2,N]`, func(g *Graph) { valueNamed(g, "e").Type = Type{} }},
+		{"type", `"r" has no type`, func(g *Graph) { valueNamed(g, "r").Type = TensorOf(Undefined, Dims(N(2), Sym("N"))) }},
 		{"type", "its data of float[2]", func(g *Graph) { v := valueNamed(g, "w"); v.Type = TensorOf(Float, Ints64(3)) }},
 		{"shape", "float[3,N], but the shape rule gives float[2,N]", func(g *Graph) {
 			valueNamed(g, "e").Type = TensorOf(Float, Dims(N(3), Sym("N")))

@@ -28,24 +28,31 @@ func most(ports []Port) int {
 	return len(ports)
 }
 
-// types checks that all values around n have types.
-func (v *verifier) types(n *Node) {
-	for _, xs := range [][]*Value{n.In, n.Out} {
-		for _, x := range xs {
-			if x == nil || x.Type.Kind != NoType && (x.Type.Kind != TensorKind || x.Type.DType != Undefined) {
-				continue
-			}
-			if x.Def != nil && x.Def.Decl == nil {
-				v.check(false, "type", x.Def, "the operator is unknown and the model declares no type for its output %q", x.Name)
-			}
-			v.check(false, "type", n, "tensor %q has no type", x.Name)
+// sources checks the types of what no node makes.
+func (v *verifier) sources(g *Graph) {
+	if g.Owner == nil {
+		for _, x := range g.Inputs {
+			v.check(x.Type.Kind != NoType, "type", nil, "graph input %q has no type", x.Name)
 		}
 	}
-	for _, x := range n.In {
-		if x != nil && x.Init != nil && !x.IsInput() {
-			v.check(x.Type.Equal(x.Init.Type), "type", n, "initializer %q is of type %s, its data of %s", x.Name, x.Type, x.Init.Type)
+	for _, x := range g.Inits {
+		v.check(x.Type.Equal(x.Init.Type) || x.IsInput(), "type", nil, "initializer %q is of type %s, its data of %s", x.Name, x.Type, x.Init.Type)
+	}
+}
+
+// inferred reports whether inference reaches g: it does not go into the
+// subgraphs of unknown operators.
+func inferred(g *Graph) bool {
+	for ; g.Owner != nil; g = g.Owner.Graph {
+		if g.Owner.Decl == nil {
+			return false
 		}
 	}
+	return true
+}
+
+func untyped(t Type) bool {
+	return t.Kind == NoType || t.Kind == TensorKind && t.DType == Undefined
 }
 
 // shapes runs n's shape rule again, on the stored types of inputs and of
@@ -65,11 +72,13 @@ func (v *verifier) shapes(n *Node) {
 	if err := n.Decl.Infer(c); err != nil {
 		v.check(false, "shape", n, "its shape rule fails: %v", err)
 	}
+	reached := inferred(n.Graph)
 	for i, x := range n.Out {
 		if x == nil {
 			continue
 		}
 		t, ints := c.Result(i)
+		v.check(!reached || !untyped(x.Type) || untyped(t), "type", n, "its output %q has no type; its shape rule gives %s", x.Name, t)
 		v.check(!contradicts(t, x.Type), "shape", n, "its output %q is of type %s, but the shape rule gives %s", x.Name, x.Type, t)
 		if x.Ints == nil || ints == nil {
 			continue
