@@ -181,6 +181,7 @@ type RunOptions struct {
 	Schedules int    // more than 1: that many orders, whose outputs must be equal byte for byte
 	Paranoid  bool   // each step sees and changes only the bytes it declared
 	ModelDir  string // where external data lies
+	Graph     bool   // CUDA: launch the step as a CUDA graph
 }
 
 // Run runs the program and returns its outputs.
@@ -203,6 +204,9 @@ func (h *HostProgram) Run(ctx context.Context, inputs []Named, o RunOptions) ([]
 		"--schedules", fmt.Sprint(max(o.Schedules, 1))}
 	if o.Paranoid {
 		args = append(args, "--paranoid")
+	}
+	if o.Graph {
+		args = append(args, "--graph")
 	}
 	if o.ModelDir != "" {
 		dir, err := filepath.Abs(o.ModelDir)

@@ -104,16 +104,37 @@ func appendSample(g *ir.Graph, op *ir.Op, s ir.Sample, name string, version int)
 func TestSamples(t *testing.T) {
 	needCompiler(t)
 	g := sampleGraph(t, ir.Float)
-	for _, n := range g.Nodes {
-		for _, v := range n.Out {
-			g.Outputs = append(g.Outputs, v)
-		}
-	}
-	exe := build(t, plan(t, g))
+	exe := build(t, plan(t, allOutputs(g)))
 	got, err := exe.Run(context.Background(), nil, RunOptions{Paranoid: true})
 	if err != nil {
 		t.Fatal(err)
 	}
+	compareSamples(t, g, got)
+}
+
+// TestSamplesEmulated runs the same through the CUDA side of the library, on a
+// stand-in for CUDA whose blocks have real threads: a kernel that is right for
+// one thread and wrong for many shows here.
+func TestSamplesEmulated(t *testing.T) {
+	needCompiler(t)
+	g := sampleGraph(t, ir.Float)
+	exe := buildEmulated(t, plan(t, allOutputs(g)))
+	got, err := exe.Run(context.Background(), nil, RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareSamples(t, g, got)
+}
+
+func allOutputs(g *ir.Graph) *ir.Graph {
+	for _, n := range g.Nodes {
+		g.Outputs = append(g.Outputs, n.Out...)
+	}
+	return g
+}
+
+func compareSamples(t *testing.T, g *ir.Graph, got []Named) {
+	t.Helper()
 	byName := map[string]*ir.Tensor{}
 	for _, x := range got {
 		byName[x.Name] = x.Tensor

@@ -174,8 +174,16 @@ class Stream {
 // launch_check ends the program, naming the step, if the last launch failed. Defined in the runtime.
 void launch_check(const Stream& s, const char* file, int line);
 
-constexpr int kBlock = 256;
+#ifndef MEMOC_BLOCK
+#define MEMOC_BLOCK 256
+#endif
+constexpr int kBlock = MEMOC_BLOCK;  // threads; a multiple of 32
 constexpr int64_t kMaxGrid = 1 << 16;
+
+#ifdef __CUDACC__
+#define MEMOC_LAUNCH(kernel, grid, shared_bytes, stream, ...) kernel<<<grid, kBlock, shared_bytes, stream>>>(__VA_ARGS__)
+extern __shared__ __align__(16) unsigned char memoc_dynamic_shared[];
+#endif  // else a stand-in for CUDA, in tests, defines them
 
 template <class F> __global__ void parallel_for_kernel(int64_t n, F f) {
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += int64_t(gridDim.x) * blockDim.x) f(i);
@@ -185,7 +193,7 @@ template <class F> __global__ void parallel_for_kernel(int64_t n, F f) {
 template <class F> void parallel_for(Stream& s, int64_t n, F f) {
   if (n <= 0) return;
   int64_t grid = (n + kBlock - 1) / kBlock;
-  parallel_for_kernel<F><<<unsigned(grid < kMaxGrid ? grid : kMaxGrid), kBlock, 0, s.handle>>>(n, f);
+  MEMOC_LAUNCH(parallel_for_kernel<F>, unsigned(grid < kMaxGrid ? grid : kMaxGrid), 0, s.handle, n, f);
   launch_check(s, __FILE__, __LINE__);
 }
 
@@ -217,8 +225,6 @@ struct RowCtx {
   template <class A> __device__ A min(A v) const { return reduce(v, Min()); }
 };
 
-extern __shared__ __align__(16) unsigned char memoc_dynamic_shared[];
-
 template <class F> __global__ void block_rows_kernel(int64_t rows, F f) {
   RowCtx c{int64_t(threadIdx.x), int64_t(blockDim.x), memoc_dynamic_shared};
   for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
@@ -231,7 +237,7 @@ template <class F> __global__ void block_rows_kernel(int64_t rows, F f) {
 // is scratch that the threads of a row share: c.shared<T>().
 template <class F> void block_rows(Stream& s, int64_t rows, F f, int64_t shared_bytes = 0) {
   if (rows <= 0) return;
-  block_rows_kernel<F><<<unsigned(rows < kMaxGrid ? rows : kMaxGrid), kBlock, size_t(shared_bytes), s.handle>>>(rows, f);
+  MEMOC_LAUNCH(block_rows_kernel<F>, unsigned(rows < kMaxGrid ? rows : kMaxGrid), size_t(shared_bytes), s.handle, rows, f);
   launch_check(s, __FILE__, __LINE__);
 }
 
