@@ -218,4 +218,20 @@ void qlinear_conv(Stream& s, const X* x, const float* xs, const X* xz, const W* 
     double q = m::round_even(double(sum) * (double(*xs) * double(ws[scales > 1 ? m : 0]) / double(*ys))) + double(*yz);
     y[i] = to<Y>(m::max(m::min(q, double(Limits<Y>::hi())), double(Limits<Y>::lo())));
   });
+}
+
+// col2im adds up what windows cut out: columns [n, c, taps, positions], grid [n, c, positions by axis].
+template <class T>
+void col2im(Stream& s, const T* x, T* y, Dims yd, Dims kd, Dims grid, Dims stride, Dims pad, Dims dil) {
+  int64_t taps = kd.numel(2, kd.rank), positions = grid.numel(2, grid.rank), plane = yd.numel(2, yd.rank);
+  parallel_for(s, yd.numel(), [=] MEMOC_DEVICE(int64_t i) {
+    using A = Acc<T>;
+    Dims p = coords(i, yd);
+    A sum = 0;
+    for (int64_t tap = 0; tap < taps; tap++) {
+      int64_t at = conv_output(grid, p, coords(tap, kd), stride, pad, dil);
+      if (at >= 0) sum += to<A>(x[(i / plane * taps + tap) * positions + at]);
+    }
+    y[i] = to<T>(sum);
+  });
 }`
