@@ -67,7 +67,7 @@ type Class uint8
 // constants), Output ones to the end of the step, Skeletal ones from forward
 // to backward, Transient ones within one of them.
 const (
-	Transient Class = iota
+	Transient Class = iota // classes are ordered by how long they last
 	Skeletal
 	Output
 	Persistent

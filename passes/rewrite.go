@@ -93,11 +93,15 @@ func (r *rewriter) run() error {
 // workspaces, host slots, then the persistent ones.
 func (r *rewriter) buffers() {
 	c, p := r.c, r.prog
-	for _, b := range r.s.Buffers {
+	class := make([]ir.Class, len(r.s.Buffers)) // the most lasting of the tensors that share the bytes
+	for _, in := range r.s.Instances {
+		class[in.Buffer] = max(class[in.Buffer], c.Live.Storages[c.Origin.storage[in.Tensor]].Class)
+	}
+	for i, b := range r.s.Buffers {
 		t := r.s.Instances[b.Instance].Tensor
 		st := &c.Live.Storages[c.Origin.storage[t]]
 		p.Buffers = append(p.Buffers, ir.Buffer{Name: st.Root.Name, Value: st.Root, Arena: ir.DeviceArena, Size: st.Bytes,
-			First: b.First, End: b.End, Class: st.Class})
+			First: b.First, End: b.End, Class: class[i]})
 	}
 	for _, h := range r.s.Host {
 		st := &c.Live.Storages[c.Origin.storage[h.Tensor]]
