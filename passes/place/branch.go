@@ -268,7 +268,7 @@ func (x *exact) score(k int32) float64 {
 
 // key names the state of a stretch: the items to place and the floors.
 func (x *exact) key(items []int32, lo, hi int32) uint64 {
-	h := uint64(x.cap)
+	h := mix64(uint64(x.cap), 11)
 	for _, k := range items {
 		h ^= x.name[k]
 	}

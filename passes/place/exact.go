@@ -1,9 +1,8 @@
 package place
 
-import "math"
-
-// never is later than any offset.
-const never = int64(math.MaxInt64) / 4
+// never is above any offset. Validate keeps the sum of all sizes below it, so
+// never and an offset can be added.
+const never = int64(1) << 62
 
 // verdict is what a subtree of the search says.
 type verdict int8

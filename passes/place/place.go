@@ -153,25 +153,26 @@ func (p *Problem) Validate() error {
 	if p.Capacity < 0 {
 		return fmt.Errorf("place: capacity %d is negative", p.Capacity)
 	}
-	var sum int64
+	sum := int64(0)
 	for i := range p.Buffers {
 		b := &p.Buffers[i]
 		if err := b.validate(); err != nil {
 			return fmt.Errorf("place: buffer %d (%q): %w", i, b.ID, err)
 		}
-		// Each buffer may be padded by its alignment twice: once in front and
-		// once behind. If this sum fits, no height can overflow.
-		top := b.Size
-		for _, more := range []int64{b.Align, b.Align, b.Offset, sum} {
-			if top > math.MaxInt64-more {
-				return fmt.Errorf("place: buffer %d (%q): the sum of all sizes passes 2^63", i, b.ID)
+		// Each buffer may be padded by its alignment twice: in front and behind.
+		// While this sum stays below never, no height can overflow.
+		for _, more := range []int64{b.Size, b.Align, b.Align, b.Offset} {
+			if more >= never-sum {
+				return fmt.Errorf("place: buffer %d (%q): sizes and alignments add up to more than 2^62", i, b.ID)
 			}
-			top += more
+			sum += more
 		}
-		sum = top
 	}
 	return nil
 }
+
+// maxStep bounds steps, so that the length of a life is an int.
+const maxStep = math.MaxInt / 2
 
 func (b *Buffer) validate() error {
 	switch {
@@ -179,6 +180,8 @@ func (b *Buffer) validate() error {
 		return fmt.Errorf("size %d is negative", b.Size)
 	case b.Align < 0:
 		return fmt.Errorf("alignment %d is negative", b.Align)
+	case b.Start < -maxStep || b.End > maxStep:
+		return fmt.Errorf("lifetime [%d,%d) is out of range", b.Start, b.End)
 	case b.End < b.Start:
 		return fmt.Errorf("lifetime ends at %d, before its start %d", b.End, b.Start)
 	case b.Fixed && b.Offset < 0:
