@@ -81,6 +81,9 @@ func (n *Node) constantTensor() *Tensor {
 		case "value_ints":
 			return FromInts(Int64, a.Ints, int64(len(a.Ints)))
 		case "value_float":
+			if a.Kind == AttrInt { // exporters write value_float: 0 as an integer
+				return FromFloats(Float, []float64{float64(a.I)})
+			}
 			return FromFloats(Float, []float64{float64(a.F)})
 		case "value_floats":
 			vals := convert(a.Floats, func(x float32) float64 { return float64(x) })

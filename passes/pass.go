@@ -5,7 +5,6 @@ import (
 	"memoc/ir/diag"
 	"memoc/passes/cost"
 	"memoc/passes/liveness"
-	"memoc/passes/place"
 	"memoc/passes/plan"
 )
 
@@ -80,7 +79,7 @@ type Context struct {
 	Metrics  ir.Metrics
 	Log      []ir.PassRecord
 
-	placement *place.Solution
+	placement placement
 
 	limit int // rewrites left to the running pass (-d=<pass>/limit=n); < 0: no limit
 }

@@ -1,7 +1,6 @@
 package passes
 
 import (
-	"context"
 	"fmt"
 
 	"memoc/ir"
@@ -15,72 +14,49 @@ var placePass = Pass{
 	After: []Edge{{"rewrite", "the buffers are those of the rewritten graph"}},
 	Run: func(c *Context) (Result, error) {
 		p := c.Program
-		if err := placeDevice(c); err != nil {
-			return Result{}, err
+		base := placePersistent(p)
+		for arena, sol := range []*place.Solution{ir.DeviceArena: c.placement.device, ir.HostArena: c.placement.host} {
+			if err := applyPlacement(p, arena, base[arena], sol); err != nil {
+				return Result{}, err
+			}
 		}
-		if err := placeHost(c); err != nil {
-			return Result{}, err
-		}
+		p.Arenas[ir.DeviceArena].Budget, p.Arenas[ir.HostArena].Budget = c.Metrics.Budget, c.Metrics.HostBudget
 		c.Metrics.Peak, c.Metrics.LowerBound = p.Arenas[ir.DeviceArena].Size, p.Arenas[ir.DeviceArena].LowerBound
 		c.Metrics.HostPeak = p.Arenas[ir.HostArena].Size
 		return Result{Stats: []ir.KV{stat("buffers", len(p.Buffers))}}, nil
 	},
 }
 
-// placeDevice puts persistent buffers at the bottom, one after the other, and
-// the rest above them where the plan's placement has them: the schedule's
-// buffers come first in both lists, workspaces last and in the same order.
-func placeDevice(c *Context) error {
-	p := c.Program
-	base := ir.Bytes(0)
+// placePersistent puts the persistent buffers at the bottom of their arena,
+// one after the other, and returns where the rest begins.
+func placePersistent(p *ir.Program) [2]ir.Bytes {
+	var base [2]ir.Bytes
 	for i := range p.Buffers {
-		if b := &p.Buffers[i]; b.Arena == ir.DeviceArena && b.Class == ir.Persistent {
-			b.Offset = base
-			base += ir.Padded(b.Size)
+		if b := &p.Buffers[i]; b.Class == ir.Persistent {
+			b.Offset = base[b.Arena]
+			base[b.Arena] += ir.Padded(b.Size)
 		}
 	}
+	return base
+}
+
+// applyPlacement gives an arena's moving buffers the offsets of a placement
+// that lists them in the same order: those of the schedule, then workspaces.
+func applyPlacement(p *ir.Program, arena int, base ir.Bytes, sol *place.Solution) error {
 	k := 0
 	for i := range p.Buffers {
 		b := &p.Buffers[i]
-		if b.Arena != ir.DeviceArena || b.Class == ir.Persistent {
+		if b.Arena != arena || b.Class == ir.Persistent {
 			continue
 		}
-		if k >= len(c.placement.Offsets) {
-			return fmt.Errorf("BUG: the program has more buffers than its placement")
+		if k < len(sol.Offsets) {
+			b.Offset = base + sol.Offsets[k]
 		}
-		b.Offset = base + c.placement.Offsets[k]
 		k++
 	}
-	if k != len(c.placement.Offsets) {
-		return fmt.Errorf("BUG: the program has %d buffers, its placement %d", k, len(c.placement.Offsets))
+	if k != len(sol.Offsets) {
+		return fmt.Errorf("BUG: arena %s has %d buffers, its placement %d", p.Arenas[arena].Name, k, len(sol.Offsets))
 	}
-	a := &p.Arenas[ir.DeviceArena]
-	a.Size, a.LowerBound, a.Budget = base+c.placement.Height, base+c.placement.LowerBound, c.Metrics.Budget
-	return nil
-}
-
-// placeHost packs the host slots.
-func placeHost(c *Context) error {
-	p := c.Program
-	var problem place.Problem
-	var at []int
-	for i, b := range p.Buffers {
-		if b.Arena == ir.HostArena {
-			at = append(at, i)
-			problem.Buffers = append(problem.Buffers, place.Buffer{ID: b.Name, Size: b.Size, Align: ir.Align, Start: b.First, End: b.End})
-		}
-	}
-	sol, err := place.Solve(context.Background(), &problem, place.Options{})
-	if err != nil {
-		return err
-	}
-	for k, i := range at {
-		p.Buffers[i].Offset = sol.Offsets[k]
-	}
-	a := &p.Arenas[ir.HostArena]
-	a.Size, a.LowerBound, a.Budget = sol.Height, sol.LowerBound, c.Metrics.HostBudget
-	if a.Size > a.Budget && len(at) > 0 {
-		return fmt.Errorf("BUG: the host arena takes %s of a budget of %s", FormatBytes(a.Size), FormatBytes(a.Budget))
-	}
+	p.Arenas[arena].Size, p.Arenas[arena].LowerBound = base+sol.Height, base+sol.LowerBound
 	return nil
 }

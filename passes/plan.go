@@ -40,7 +40,7 @@ func runPlan(c *Context) (Result, error) {
 	c.Metrics.Budget = budget
 	tried := 0
 	for _, r := range ladder.Rungs {
-		if budget > 0 && c.Metrics.Persistent+r.Peak > budget {
+		if budget > 0 && c.Metrics.Persistent+r.Peak > budget || r.HostPeak > c.hostBudget() {
 			continue
 		}
 		p, err := placed(c, r.Choice)
@@ -48,10 +48,10 @@ func runPlan(c *Context) (Result, error) {
 			return Result{}, err
 		}
 		tried++
-		if budget > 0 && p.height > budget {
+		if budget > 0 && p.height > budget || p.host.Height > c.hostBudget() {
 			continue
 		}
-		c.Schedule, c.placement = p.schedule, p.solution
+		c.Schedule, c.placement = p.schedule, p
 		return Result{Stats: []ir.KV{stat("rungs", len(ladder.Rungs)), stat("placed", tried)}}, nil
 	}
 	return Result{}, infeasible(c, budget)
@@ -60,7 +60,8 @@ func runPlan(c *Context) (Result, error) {
 // placement is a choice carried out and placed.
 type placement struct {
 	schedule *plan.Schedule
-	solution *place.Solution
+	device   *place.Solution // of the moving buffers, above the persistent ones
+	host     *place.Solution
 	height   int64 // of the device arena, persistent bytes included
 }
 
@@ -69,11 +70,15 @@ func placed(c *Context, choice []plan.Choice) (placement, error) {
 	if err != nil {
 		return placement{}, err
 	}
-	sol, err := place.Solve(context.Background(), deviceProblem(c, s), place.Options{})
+	device, err := place.Solve(context.Background(), deviceProblem(c, s), place.Options{})
 	if err != nil {
 		return placement{}, err
 	}
-	return placement{s, sol, c.Metrics.Persistent + sol.Height}, nil
+	host, err := place.Solve(context.Background(), hostProblem(s), place.Options{})
+	if err != nil {
+		return placement{}, err
+	}
+	return placement{s, device, host, c.Metrics.Persistent + device.Height}, nil
 }
 
 // deviceProblem states the placement of a schedule's moving buffers: those of
@@ -88,6 +93,15 @@ func deviceProblem(c *Context, s *plan.Schedule) *place.Problem {
 		if w := workspace(c, &e); w > 0 {
 			p.Buffers = append(p.Buffers, place.Buffer{ID: fmt.Sprintf("w%d", i), Size: w, Align: ir.Align, Start: i, End: i + 1})
 		}
+	}
+	return p
+}
+
+// hostProblem states the placement of a schedule's host slots.
+func hostProblem(s *plan.Schedule) *place.Problem {
+	p := &place.Problem{}
+	for i, h := range s.Host {
+		p.Buffers = append(p.Buffers, place.Buffer{ID: fmt.Sprint(i), Size: h.Bytes, Align: ir.Align, Start: h.First, End: h.End})
 	}
 	return p
 }

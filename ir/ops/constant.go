@@ -65,6 +65,8 @@ func constantValue(n *ir.Node) (t *ir.Tensor, msg string) {
 			return ir.FromInts(ir.Int64, a.Ints, int64(len(a.Ints))), ""
 		case a.Name == "value_float" && a.Kind == ir.AttrFloat:
 			return ir.FromFloats(ir.Float, []float64{float64(a.F)}), ""
+		case a.Name == "value_float" && a.Kind == ir.AttrInt: // exporters write value_float: 0 as an integer
+			return ir.FromFloats(ir.Float, []float64{float64(a.I)}), ""
 		case a.Name == "value_floats" && a.Kind == ir.AttrFloats:
 			vals := make([]float64, len(a.Floats))
 			for i, f := range a.Floats {
