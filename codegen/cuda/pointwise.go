@@ -103,7 +103,7 @@ func (l *loop) addInput(x int, d ir.DType, ptr string, strides []int64) error {
 		index = fmt.Sprintf("offset_of(i, d, d%d)", x)
 		l.params, l.args = append(l.params, fmt.Sprintf("Dims d%d", x)), append(l.args, text)
 	}
-	fmt.Fprintf(&l.loads, "    const auto x%d = to<%s>(p%d[%s]);\n", x, accType(d), x, index)
+	fmt.Fprintf(&l.loads, "    [[maybe_unused]] const auto x%d = to<%s>(p%d[%s]);\n", x, accType(d), x, index)
 	return nil
 }
 

@@ -117,7 +117,7 @@ func TestSamples(t *testing.T) {
 // one thread and wrong for many shows here.
 func TestSamplesEmulated(t *testing.T) {
 	needCompiler(t)
-	g := sampleGraph(t, ir.Float)
+	g := sampleGraph(t)
 	exe := buildEmulated(t, plan(t, allOutputs(g)))
 	got, err := exe.Run(context.Background(), nil, RunOptions{})
 	if err != nil {
