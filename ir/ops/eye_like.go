@@ -23,8 +23,11 @@ var _ = ir.Register(ir.Op{
 		c.SetTensor(0, d, shape)
 		return nil
 	},
-	Axes:      ir.NoAxes,
-	Cost:      func(c *ir.CostCtx) ir.Cost { _, write := c.Traffic(); return ir.Cost{Write: write, DType: c.OutDType(0)} },
+	Axes: ir.NoAxes,
+	Cost: func(c *ir.CostCtx) ir.Cost {
+		_, write := c.Traffic()
+		return ir.Cost{Write: write, DType: c.OutDType(0)}
+	},
 	Grad:      ir.NoGrad("the values do not depend on the input"),
 	Recompute: ir.Pure,
 	Eval: func(c *ir.EvalCtx) error {

@@ -11,10 +11,14 @@ var _ = ir.Register(ir.Op{
 	Doc:   "start, start+delta, … up to but not including limit.",
 	Since: []int{11, 27},
 	In:    ir.Ports("start:T, limit:T, delta:T"), Out: ir.Ports("output:T"),
-	Types:     map[string]ir.DTypeSet{"T": ir.Numeric},
-	Infer:     rangeInfer,
-	Axes:      ir.NoAxes,
-	Cost:      func(c *ir.CostCtx) ir.Cost { cost := shapeCost(c); cost.FLOPs = 2 * ir.Elems(c.OutShape(0)); return cost },
+	Types: map[string]ir.DTypeSet{"T": ir.Numeric},
+	Infer: rangeInfer,
+	Axes:  ir.NoAxes,
+	Cost: func(c *ir.CostCtx) ir.Cost {
+		cost := shapeCost(c)
+		cost.FLOPs = 2 * ir.Elems(c.OutShape(0))
+		return cost
+	},
 	Grad:      ir.NoGrad("not derived yet: a sequence of numbers is not a differentiable function of its length"),
 	Recompute: ir.Pure,
 	Eval:      rangeEval,

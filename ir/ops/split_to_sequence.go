@@ -29,8 +29,11 @@ var _ = ir.Register(ir.Op{
 		c.Set(0, ir.SequenceOf(ir.TensorOf(c.DType(0), ir.Dims(dims...))))
 		return nil
 	},
-	Axes:      ir.NoAxes,
-	Cost:      func(c *ir.CostCtx) ir.Cost { read, _ := c.Traffic(); return ir.Cost{Read: read, Write: 0, DType: c.InDType(0)} },
+	Axes: ir.NoAxes,
+	Cost: func(c *ir.CostCtx) ir.Cost {
+		read, _ := c.Traffic()
+		return ir.Cost{Read: read, Write: 0, DType: c.InDType(0)}
+	},
 	Grad:      ir.NoGrad(noSequenceGrad),
 	Recompute: ir.Pure,
 	Eval: func(c *ir.EvalCtx) error {

@@ -83,7 +83,6 @@ var _ = ir.Register(ir.Op{
 	},
 })
 
-
 const triluCUDA = `
 template <class T>
 void trilu(Stream& s, const T* x, const int64_t* k, T* y, int64_t n, int64_t rows, int64_t cols, bool upper) {
