@@ -30,7 +30,7 @@ type scope struct {
 	path     string
 	vals     map[string]*ir.Value
 	outs     map[string]string // what nodes make: the file's name to the graph's
-	captures []*ir.Value // values of outer scopes read here or further in
+	captures []*ir.Value       // values of outer scopes read here or further in
 	captured map[*ir.Value]bool
 }
 

@@ -80,6 +80,7 @@ func same(a, b string) bool {
 type encoder struct {
 	m        *ir.Model
 	irv      int64          // the version that is needed
+	bridges  []*rope        // functions for nodes of other versions
 	inserted map[string]int // domains of nodes that no file held, with version
 }
 
@@ -271,7 +272,7 @@ func opsetProto(domain string, version int) *rope {
 
 // needVersions raises the IR version where a feature that is written needs it.
 func (e *encoder) needVersions() {
-	if e.irv == 0 {
+	if e.irv == 0 && e.m.Raw == nil {
 		e.irv = 8
 	}
 	need := func(v int64) { e.irv = max(e.irv, v) }
@@ -310,6 +311,10 @@ func (e *encoder) functions(old *modelRecords) (*rope, bool, error) {
 		if err != nil {
 			return nil, false, err
 		}
+		out.message(25, m)
+	}
+	for _, m := range e.bridges {
+		same = false
 		out.message(25, m)
 	}
 	return &out, same, nil

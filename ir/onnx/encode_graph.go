@@ -393,10 +393,13 @@ func (w *graphWriter) nodes() (*rope, error) {
 			out.bytes(1, n.Raw) // read, and moved here from another graph
 			continue
 		}
-		if w.m.Opsets[n.Domain] == 0 {
+		write := w.node
+		if w.foreign(n) {
+			write = w.bridge
+		} else if w.m.Opsets[n.Domain] == 0 {
 			w.inserted[n.Domain] = max(n.Version, knownDomains[n.Domain], 1)
 		}
-		m, err := w.node(n)
+		m, err := write(n)
 		if err != nil {
 			return nil, err
 		}

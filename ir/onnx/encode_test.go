@@ -229,3 +229,26 @@ func TestFromScratch(t *testing.T) {
 		t.Errorf("%d files are left", len(left))
 	}
 }
+
+// TestForeignVersion: a node that came from a function with another version of
+// its operator keeps its meaning when it is written.
+func TestForeignVersion(t *testing.T) {
+	m, _ := load(t, seedModel())
+	m.Functions[0].Body.Nodes[0].Version = 6 // of LeakyRelu, in a model of opset 17
+	must(t, ir.Inline(m))
+	again, _ := load(t, mustEncode(t, m))
+	if n := again.Graph.Nodes[1]; n.Domain != compatDomain || len(again.Functions) != 1 || again.Functions[0].Opsets[""] != 6 {
+		t.Errorf("written as %s with %d functions", n, len(again.Functions))
+	}
+	must(t, ir.Inline(again))
+	if n := again.Graph.Nodes[1]; n.Op != "LeakyRelu" || n.Version != 6 || n.Float("alpha", 0) != 0.5 || n.Out[0].Name != "z" {
+		t.Errorf("read as %s %v", n, n.Attrs)
+	}
+	// Of the model's own version it is written as it is.
+	m, _ = load(t, seedModel())
+	must(t, ir.Inline(m))
+	again, _ = load(t, mustEncode(t, m))
+	if n := again.Graph.Nodes[1]; n.Op != "LeakyRelu" || len(again.Functions) != 0 {
+		t.Errorf("written as %s with %d functions", n, len(again.Functions))
+	}
+}

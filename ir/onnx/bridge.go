@@ -1,0 +1,69 @@
+package onnx
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"memoc/ir"
+	"memoc/ir/diag"
+)
+
+// compatDomain is where functions stand that hold one operator of another
+// version than the model imports.
+const compatDomain = "ai.memoc.compat"
+
+// foreign reports whether n follows another version of its operator than the
+// model's import gives: it came from a local function with imports of its own.
+func (e *encoder) foreign(n *ir.Node) bool {
+	v := e.m.Opsets[n.Domain]
+	if n.Version == 0 || v == 0 || v == n.Version {
+		return false
+	}
+	return n.Decl == nil || n.Decl.SinceVersion(n.Version) != n.Decl.SinceVersion(v)
+}
+
+// bridge writes n as a call of a local function that imports n's version, so
+// that every reader takes the operator for what it is.
+func (e *encoder) bridge(n *ir.Node) (*rope, error) {
+	if len(n.Subgraphs()) > 0 {
+		return nil, &diag.Diagnostic{ID: "opset-mix", Severity: diag.Error, Loc: n.DiagLoc(),
+			Message: fmt.Sprintf("the node is of version %d of its domain, the model imports %d, and a node with subgraphs cannot be put into a function",
+				n.Version, e.m.Opsets[n.Domain]), Help: "convert the model's functions to the model's operator set"}
+	}
+	name := fmt.Sprintf("%s_%d_%d", n.Op, n.Version, len(e.bridges))
+	var fn, call, body rope
+	fn.string(1, name)
+	formal := func(num protowire.Number, prefix string, vs []*ir.Value) {
+		for i, v := range vs {
+			s := ""
+			if v != nil {
+				s = fmt.Sprint(prefix, i)
+				fn.string(3+num, s)
+				call.string(num, v.Name)
+			}
+			body.string(num, s)
+		}
+	}
+	formal(1, "x", n.In)
+	formal(2, "y", n.Out)
+	body.string(4, n.Op)
+	for i := range n.Attrs {
+		m, err := e.attr(&n.Attrs[i])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", n, err)
+		}
+		body.message(5, m)
+	}
+	body.optional(7, n.Domain)
+	fn.message(7, &body)
+	fn.message(9, opsetProto(n.Domain, n.Version))
+	fn.string(10, compatDomain)
+	e.bridges = append(e.bridges, &fn)
+	e.inserted[compatDomain] = 1
+	e.irv = max(e.irv, 8)
+	call.string(3, n.Name)
+	call.string(4, name)
+	call.string(7, compatDomain)
+	return &call, nil
+}
