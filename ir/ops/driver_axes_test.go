@@ -126,6 +126,7 @@ func checkIndependent(t *testing.T, op *ir.Op, s ir.Sample, o, a int, links ir.O
 func garbageOutside(x *ir.Tensor, keep map[int][]span) *ir.Tensor {
 	y := ir.NewTensor(x.DType, x.Dims...)
 	copy(y.Data, x.Data)
+	copy(y.Strings, x.Strings)
 	var outside []int
 	for i := range int(x.Len()) {
 		rest, in := int64(i), true
