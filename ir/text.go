@@ -7,8 +7,9 @@ package ir
 //   - Layout: one initializer or typed value on each line, no blanks at line
 //     ends.
 //   - Names that are no plain identifiers are quoted everywhere. Python
-//     accepts that for values and nodes, but not for attributes, operators,
-//     domains and graphs inside attributes.
+//     accepts that for values, nodes and models' graphs, but not for
+//     attributes, operators and domains. A graph inside an attribute goes by
+//     an identifier, with its name in a comment.
 //   - A dim that is no integer and no identifier is quoted: "2*batch+1". A
 //     symbol that reads like an expression has single quotes inside.
 //   - Elements of types under 8 bits are packed bytes, as in the protobuf; a

@@ -153,13 +153,27 @@ func (p *textPrinter) function(f *Function) {
 }
 
 func (p *textPrinter) graph(g *Graph) {
-	if startsType(g.Name) || isFloatWord(g.Name) {
-		p.quoted(g.Name) // would read as the start of another attribute value
-	} else {
-		p.id(g.Name)
-	}
+	p.id(g.Name)
 	p.ports(g)
 	p.body(g, g.Name)
+}
+
+// subgraph prints a graph as an attribute's value. Python knows one there by
+// an identifier, so that another name stands in a comment.
+func (p *textPrinter) subgraph(g *Graph) {
+	name := []byte(g.Name)
+	for i, c := range name {
+		if !isIdentByte(c, true) {
+			name[i] = '_'
+		}
+	}
+	alias := string(name)
+	if !isIdent(alias) || startsType(alias) || isFloatWord(alias) {
+		alias = "_" + alias
+	}
+	p.str(alias)
+	p.ports(g)
+	p.body(g, alias)
 }
 
 func (p *textPrinter) ports(g *Graph) {
@@ -429,7 +443,7 @@ func (p *textPrinter) attr(a Attr) {
 	case AttrTensor:
 		p.tensor(a.T)
 	case AttrGraph:
-		p.graph(a.G)
+		p.subgraph(a.G)
 	case AttrFloats:
 		list(p, "[", ", ", "]", a.Floats, p.float32)
 	case AttrInts:
@@ -439,7 +453,7 @@ func (p *textPrinter) attr(a Attr) {
 	case AttrTensors:
 		list(p, "[", ", ", "]", a.Tensors, p.tensor)
 	case AttrGraphs:
-		list(p, "[", ", ", "]", a.Graphs, p.graph)
+		list(p, "[", ", ", "]", a.Graphs, p.subgraph)
 	case AttrType:
 		p.typ(a.Type)
 	default:
