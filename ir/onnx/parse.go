@@ -262,8 +262,11 @@ func (p *parser) attr(b []byte, off int64) (*attrProto, error) {
 }
 
 // settle makes empty lists present, where the kind says that there is a list.
+// PyTorch's exporter has written value_float with an integer.
 func (a *attrProto) settle() {
 	switch {
+	case a.attr.Kind == ir.AttrInt && a.attr.Name == "value_float":
+		a.attr.F = float32(a.attr.I)
 	case a.attr.Ref != "":
 	case a.attr.Kind == ir.AttrInts && a.attr.Ints == nil:
 		a.attr.Ints = []int64{}
