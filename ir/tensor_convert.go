@@ -86,7 +86,7 @@ func toInts[E element](in []E) []int64 {
 }
 
 // SetFloats stores float64 values, rounded to nearest even (integers: toward
-// zero, saturating).
+// zero, saturating; see intRange).
 func SetFloats(t *Tensor, vals []float64) {
 	switch t.DType {
 	case Double:
@@ -123,10 +123,13 @@ func SetFloats(t *Tensor, vals []float64) {
 }
 
 // intRange is the smallest and largest value of an integer type other than
-// uint64.
+// uint64. The packed types take those of int64: ONNX defines that they keep
+// the low bits of what is too large.
 func intRange(d DType) (lo, hi int64) {
 	switch bits := d.Bits(); d {
-	case Int64, Int32, Int16, Int8, Int4, Int2:
+	case Int64, Int4, Int2, Uint4, Uint2:
+		return math.MinInt64, math.MaxInt64
+	case Int32, Int16, Int8:
 		return -1 << (bits - 1), 1<<(bits-1) - 1
 	default:
 		return 0, 1<<bits - 1

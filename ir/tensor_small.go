@@ -78,7 +78,7 @@ func SmallFloatBits(d DType, x float64, saturate bool) byte {
 	}
 	switch {
 	case x != x && f.nan == 0:
-		return sign // no NaN to give: the types that have none map it to zero
+		return f.signBit() // no NaN to give: ONNX's cases have negative zero for it
 	case x != x && f.signed:
 		return sign | f.nan
 	case x != x:
