@@ -1,6 +1,9 @@
 package ir
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // ValueID and NodeID are dense within a root graph (subgraphs share the root's
 // counters), so that an analysis is a slice.
@@ -210,11 +213,20 @@ func (g *Graph) Reserve(name string) bool {
 	return true
 }
 
+// freshPrefix starts the names of symbols that inference made.
+const freshPrefix = "_u"
+
+// fresh reports whether d is a symbol that inference made.
+func (d Dim) fresh() bool {
+	name, ok := d.IsSym()
+	return ok && strings.HasPrefix(name, freshPrefix)
+}
+
 // FreshDim is a new symbol that equals no other.
 func (g *Graph) FreshDim() Dim {
 	for {
 		g.names.freshDims++
-		s := fmt.Sprintf("_u%d", g.names.freshDims)
+		s := fmt.Sprintf("%s%d", freshPrefix, g.names.freshDims)
 		if !g.names.used["dim "+s] {
 			return Sym(s)
 		}

@@ -58,7 +58,7 @@ func (c *InferCtx) Ints(i int) (ds []Dim, ok bool) {
 	if v.Ints != nil {
 		return v.Ints, true
 	}
-	t := v.Const()
+	t := v.assumed()
 	if t == nil || !(t.DType.IsInt() || t.DType == Bool) {
 		return nil, false
 	}
@@ -89,7 +89,7 @@ func (c *InferCtx) Const(i int) *Tensor {
 	if !c.Has(i) {
 		return nil
 	}
-	return c.Node.In[i].Const()
+	return c.Node.In[i].assumed()
 }
 
 // Set gives output i its type; absent outputs are ignored.

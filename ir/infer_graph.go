@@ -145,7 +145,9 @@ func refine(inferred, declared Type) (t Type, conflict bool) {
 		switch {
 		case known && declaredKnown && !d.Equal(declared.Shape.Dims[i]):
 			return inferred, true
-		case !known && declaredKnown:
+		case !known && (declaredKnown || d.fresh()):
+			// What inference could not tell, the file may: a number, or the
+			// symbol it shares with other tensors.
 			dims[i] = declared.Shape.Dims[i]
 		}
 	}

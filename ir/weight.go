@@ -44,12 +44,18 @@ const smallConst = 1024
 // hand (an initializer that is not a graph input, or a Constant node), else
 // nil. Data in external files is not read.
 func (v *Value) Const() *Tensor {
-	if v == nil {
+	if v == nil || v.Init != nil && v.IsInput() {
 		return nil
 	}
+	return v.assumed()
+}
+
+// assumed is Const, and the default of a graph input that has one: ONNX infers
+// shapes from it, and before IR version 4 every initializer is such an input.
+func (v *Value) assumed() *Tensor {
 	if v.Init != nil {
 		n, ok := v.Type.Shape.NumElements()
-		if !ok || v.Init.External != nil || v.IsInput() {
+		if !ok || v.Init.External != nil {
 			return nil
 		}
 		if k, ok := n.Int(); !ok || k > smallConst {

@@ -114,7 +114,11 @@ func concatShapes(c *ir.InferCtx, shapes []ir.Shape, axis int64) (ir.Shape, erro
 		for a, d := range s.Dims {
 			switch {
 			case a == at:
-				dims[a] = dims[a].Add(d)
+				sum, ok := addExtents(dims[a], d)
+				if !ok {
+					return ir.Shape{}, c.Errorf("axis %d overflows 64 bits", a)
+				}
+				dims[a] = sum
 			case first:
 				dims[a] = d
 			default:
@@ -129,6 +133,17 @@ func concatShapes(c *ir.InferCtx, shapes []ir.Shape, axis int64) (ir.Shape, erro
 		dims[at] = c.FreshDim()
 	}
 	return ir.Dims(dims...), nil
+}
+
+// addExtents adds extents (or an amount that may be negative to one); ok is
+// false on overflow.
+func addExtents(a, b ir.Dim) (sum ir.Dim, ok bool) {
+	m, okM := a.Int()
+	n, okN := b.Int()
+	if okM && okN && (n > 0 && m > math.MaxInt64-n || n < 0 && m < math.MinInt64-n) {
+		return sum, false
+	}
+	return a.Add(b), true
 }
 
 // sameDim joins two extents that must be equal.

@@ -88,7 +88,11 @@ var _ = ir.Register(ir.Op{
 func sequenceJoin(c *ir.InferCtx, elem ir.Shape, parts []ir.Shape, stack bool) (ir.Shape, error) {
 	axis := c.Node.Int("axis", 0)
 	if len(parts) > 0 && !stack {
-		return concatShapes(c, parts, axis)
+		// Parts that do not fit are left to the run: ONNX looks at the type
+		// of the sequence alone.
+		if s, err := concatShapes(c, parts, axis); err == nil {
+			return s, nil
+		}
 	}
 	if !elem.Ranked {
 		return ir.Shape{}, nil

@@ -13,6 +13,9 @@ var _ = ir.Register(ir.Op{
 		if msg != "" {
 			return c.Errorf("%s", msg)
 		}
+		if d := c.DType(0); d != ir.Int64 && d != ir.Undefined {
+			return c.Errorf("the shape must be int64, not %s", d)
+		}
 		shape, err := shapeFromInts(c, 0)
 		if err != nil {
 			return err

@@ -10,9 +10,6 @@ var _ = ir.Register(ir.Op{
 	Types: map[string]ir.DTypeSet{"T1": ir.Numeric, "T2": ir.Numeric, "T3": ir.AnyDType},
 	Infer: func(c *ir.InferCtx) error {
 		in := c.Shape(0)
-		if n, ok := c.Shape(1).Static(); ok && ir.Elems(n) != 1 {
-			return c.Errorf("depth must be one number")
-		}
 		if n, ok := c.Shape(2).Static(); ok && (len(n) != 1 || n[0] != 2) {
 			return c.Errorf("values must be two numbers")
 		}
@@ -25,10 +22,13 @@ var _ = ir.Register(ir.Op{
 			return err
 		}
 		depth := c.FreshDim()
-		if ds, ok := c.Ints(1); ok {
+		if ds, ok := c.Ints(1); ok && len(ds) == 1 {
 			depth = ds[0]
-		} else if t := c.Const(1); t != nil && t.DType.IsFloat() {
+		} else if t := c.Const(1); t != nil && t.DType.IsFloat() && t.Len() == 1 {
 			depth = ir.N(t.Ints()[0])
+		}
+		if n, ok := depth.Int(); ok && n < 0 {
+			return c.Errorf("depth %d is negative", n)
 		}
 		c.SetTensor(0, c.DType(2), ir.Dims(dimsWith(in.Dims, []int{axis}, depth)...))
 		return nil

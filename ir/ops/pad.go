@@ -128,7 +128,12 @@ func padSymbolic(c *ir.InferCtx, in ir.Shape) ([]ir.Dim, error) {
 		case !known:
 			dims[a] = c.FreshDim()
 		default:
-			dims[a] = dims[a].Add(pads[before[a]-1]).Add(pads[after[a]-1])
+			added, ok1 := addExtents(pads[before[a]-1], pads[after[a]-1])
+			sum, ok2 := addExtents(dims[a], added)
+			if !ok1 || !ok2 {
+				return nil, c.Errorf("axis %d overflows 64 bits", a)
+			}
+			dims[a] = sum
 			if size, isInt := dims[a].Int(); isInt && size < 0 {
 				return nil, c.Errorf("axis %d is cropped to a negative extent", a)
 			}
