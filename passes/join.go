@@ -16,25 +16,32 @@ import (
 // says so, else by position and exact type: the run of the first's outputs
 // that its inputs follow. A choice that is not unique is refused. What no
 // output of the first binds stays an input of the step: cotangents, and inputs
-// that both halves take.
-func Join(first, second *ir.Model, mapping map[string]string) (*ir.Model, error) {
+// that both halves take. The second result is the values that cross from the
+// first half to the second.
+func Join(first, second *ir.Model, mapping map[string]string) (*ir.Model, []*ir.Value, error) {
 	j := &joiner{g: first.Graph, h: second.Graph, bound: map[*ir.Value]*ir.Value{}}
 	for domain, v := range second.Opsets {
 		if have, ok := first.Opsets[domain]; ok && have != v {
-			return nil, joinError("the halves import version %d and %d of domain %q", have, v, domain)
+			return nil, nil, joinError("the halves import version %d and %d of domain %q", have, v, domain)
 		}
 		first.Opsets[domain] = v
 	}
 	if err := j.byName(mapping); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := j.byPosition(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	j.merge()
 	first.Raw = nil
 	first.Graph.Raw = nil
-	return first, nil
+	var crossing []*ir.Value
+	for _, in := range second.Graph.Inputs {
+		if v := j.bound[in]; v != nil {
+			crossing = append(crossing, v)
+		}
+	}
+	return first, crossing, nil
 }
 
 func joinError(format string, args ...any) error {
@@ -217,4 +224,42 @@ func sortedKeys(m map[string]string) []string {
 	}
 	slices.SortFunc(keys, strings.Compare)
 	return keys
+}
+
+// Crossing sorts the values that cross between the halves of a joined step by
+// what they are: skeletal activations, which are decided on, and what merely
+// passes through: inputs, weights, and new layouts of those.
+type Crossing struct {
+	Values, Bytes               int64
+	Skeletal, SkeletalBytes     int64
+	Persistent, PersistentBytes int64 // inputs and weights handed through
+	Derived, DerivedBytes       int64 // transposed or cast inputs and weights
+	Output                      int64 // results of the step as well
+}
+
+// CrossingSummary classifies c.Crossing once liveness is known.
+func (c *Context) CrossingSummary() Crossing {
+	var s Crossing
+	for _, v := range c.Crossing {
+		bytes, err := v.Type.Bytes()
+		if err != nil || c.Live == nil || c.Live.Of[v.ID] < 0 {
+			continue
+		}
+		s.Values++
+		s.Bytes += bytes
+		switch st := &c.Live.Storages[c.Live.Of[v.ID]]; {
+		case st.Def < 0:
+			s.Persistent++
+			s.PersistentBytes += bytes
+		case st.Derived:
+			s.Derived++
+			s.DerivedBytes += bytes
+		case st.Class == ir.Output:
+			s.Output++
+		default:
+			s.Skeletal++
+			s.SkeletalBytes += bytes
+		}
+	}
+	return s
 }

@@ -66,6 +66,8 @@ type Context struct {
 	Model   *ir.Model
 	Graph   *ir.Graph
 	Options Options
+	// Crossing is the values that cross between the halves of a split export.
+	Crossing []*ir.Value
 
 	Report   func(*diag.Diagnostic)          // warnings and notes; never nil in a pass
 	Progress func(pass string, done float64) // may be nil

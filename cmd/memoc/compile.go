@@ -58,20 +58,20 @@ func ignoreDescribed(err error) error {
 }
 
 // loadModel reads a model, with its second half if one is given, and prints
-// the warnings.
-func loadModel(c *call, cf *compileFlags, path string) (*ir.Model, error) {
+// the warnings. The second result is the values that cross between the halves.
+func loadModel(c *call, cf *compileFlags, path string) (*ir.Model, []*ir.Value, error) {
 	m, warnings, err := onnx.Load(path, onnx.Options{Strict: cf.strict})
 	printWarnings(c, warnings)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if cf.backward == "" {
-		return m, nil
+		return m, nil, nil
 	}
 	second, warnings, err := onnx.Load(cf.backward, onnx.Options{Strict: cf.strict})
 	printWarnings(c, warnings)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return passes.Join(m, second, cf.mapping)
 }
@@ -88,13 +88,13 @@ func compileModel(c *call, cf *compileFlags, path string) (*passes.Context, erro
 	if err != nil {
 		return nil, err
 	}
-	m, err := loadModel(c, cf, path)
+	m, crossing, err := loadModel(c, cf, path)
 	if err != nil {
 		return nil, err
 	}
 	warnings := &warningList{}
 	p := newProgress(c.stderr)
-	ctx := &passes.Context{Model: m, Graph: m.Graph, Options: opt, Report: warnings.add, Progress: p.update}
+	ctx := &passes.Context{Model: m, Graph: m.Graph, Options: opt, Crossing: crossing, Report: warnings.add, Progress: p.update}
 	r := &passes.Runner{Out: c.stderr, Dump: dumper(c.stderr), Reproduce: "memoc " + strings.Join(os.Args[1:], " ")}
 	err = r.Run(ctx)
 	p.done()

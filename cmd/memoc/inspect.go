@@ -92,12 +92,12 @@ func analyzeModel(c *call, cf *compileFlags, path string) (*passes.Context, erro
 	if err != nil {
 		return nil, err
 	}
-	m, err := loadModel(c, cf, path)
+	m, crossing, err := loadModel(c, cf, path)
 	if err != nil {
 		return nil, err
 	}
 	warnings := &warningList{}
-	ctx := &passes.Context{Model: m, Graph: m.Graph, Options: opt, Report: warnings.add}
+	ctx := &passes.Context{Model: m, Graph: m.Graph, Options: opt, Crossing: crossing, Report: warnings.add}
 	err = (&passes.Runner{Out: c.stderr, Dump: dumper(c.stderr)}).RunUntil(ctx, passes.Analyze)
 	warnings.print(c)
 	return ctx, err

@@ -40,10 +40,10 @@ func (p *Plan) Program(g *ir.Graph) (*ir.Program, error) {
 		out.Places[values[v.Name].ID] = ir.Place{Buffer: v.Buffer, Offset: v.Offset, Size: v.Size}
 	}
 	for _, s := range p.Steps {
-		n := nodes[s.Node]
-		if n == nil {
-			return nil, fmt.Errorf("plan: the model has no node %q", s.Node)
+		if len(s.Writes) == 0 || nodes[s.Writes[0]] == nil {
+			return nil, fmt.Errorf("plan: no node of the model makes what the step of %q writes", s.Node)
 		}
+		n := nodes[s.Writes[0]]
 		step, err := s.step(n, out, values)
 		if err != nil {
 			return nil, err
@@ -61,6 +61,8 @@ func init() {
 	}
 }
 
+// index finds values by name, and nodes by the name of each of their outputs:
+// files may leave nodes unnamed.
 func index(g *ir.Graph) (map[string]*ir.Value, map[string]*ir.Node) {
 	values, nodes := map[string]*ir.Value{}, map[string]*ir.Node{}
 	for _, vs := range [][]*ir.Value{g.Inputs, g.Inits} {
@@ -69,9 +71,9 @@ func index(g *ir.Graph) (map[string]*ir.Value, map[string]*ir.Node) {
 		}
 	}
 	for _, n := range g.Nodes {
-		nodes[n.Name] = n
 		for _, v := range n.Out {
 			if v != nil {
+				nodes[v.Name] = n
 				values[v.Name] = v
 			}
 		}

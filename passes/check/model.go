@@ -13,37 +13,49 @@ func Model(p *planfile.Plan, g *ir.Graph) error {
 	if err := Plan(p); err != nil {
 		return err
 	}
-	step := map[string]int{}
+	step := map[string]int{} // by the name of the first value it writes: files may leave nodes unnamed
 	for i, s := range p.Steps {
-		if _, twice := step[s.Node]; twice {
+		if len(s.Writes) == 0 {
+			return fault("steps", "step %d (%s) writes nothing", i, s.Node)
+		}
+		if _, twice := step[s.Writes[0]]; twice {
 			return fault("steps", "node %q is executed twice", s.Node)
 		}
-		step[s.Node] = i
+		step[s.Writes[0]] = i
 	}
 	value := map[string]*planfile.Value{}
 	for i := range p.Values {
 		value[p.Values[i].Name] = &p.Values[i]
 	}
-	known := map[string]bool{}
+	matched := make([]bool, len(p.Steps))
 	for _, n := range g.Nodes {
-		known[n.Name] = true
-		i, ok := step[n.Name]
+		i, ok := step[firstOutput(n)]
 		if !ok {
 			if err := movesNothing(n, value); err != nil {
 				return err
 			}
 			continue
 		}
+		matched[i] = true
 		if err := sameValues(&p.Steps[i], n, value); err != nil {
 			return err
 		}
 	}
-	for _, s := range p.Steps {
-		if !known[s.Node] {
+	for i, s := range p.Steps {
+		if !matched[i] {
 			return fault("steps", "step of node %q, which the model does not have", s.Node)
 		}
 	}
 	return sizes(g, value)
+}
+
+func firstOutput(n *ir.Node) string {
+	for _, v := range n.Out {
+		if v != nil {
+			return v.Name
+		}
+	}
+	return ""
 }
 
 // movesNothing: a node without a step is a constant, or gives views only.

@@ -1,0 +1,27 @@
+# One-line targets; .ci/run runs the same commands.
+.PHONY: build test check fuzz bench update models oracle
+
+build:
+	go build -o bin/memoc ./cmd/memoc
+
+test:
+	go test ./...
+
+check:
+	test -z "$$(gofmt -l .)" && go vet ./...
+
+fuzz:
+	bash .ci/fuzz.sh 30s
+
+bench:
+	go test -run '^$$' -bench . ./...
+
+# Rewrites what the repository generates: goldens, docs/ops.md, docs/pipeline.md, pending lists.
+update: models
+	go test ./ir/... ./passes/... ./cmd/... -update
+
+models:
+	go run ./testdata/models
+
+oracle:
+	bash .ci/oracle.sh
