@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Compiles models under several budgets and holds the written files against the
+# ONNX checker and ONNX Runtime. Models outside the repository are used where
+# they are there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+venv=$(bash .ci/venv.sh)
+go build -o bin/memoc ./cmd/memoc
+train=--train,--loss,loss
+static=--dim,batch=2,--dim,seq=12
+shared=../shared/models
+specs=()
+add() { # model, flags: once with copies, once with recomputation alone
+  [ -f "$1" ] || return 0
+  specs+=("$1${2:+,$2},--budget,60%" "$1${2:+,$2},--host-budget,0,--budget,50%")
+}
+add testdata/models/gpt-tiny.onnx $train
+add testdata/models/llama-tiny.onnx $train
+add $shared/gpt2_dynamo18/model.onnx $train,$static
+add $shared/llama_dynamo18/model.onnx $train,$static
+add $shared/gpt2_sdpa_dynamo23/model.onnx $train
+add $shared/llama_sdpa_dynamo23/model.onnx $train
+add $shared/bert_mlm_dynamo20/model.onnx $train
+add $shared/step_torch_gpt2_dynamo18/model.onnx ""
+add $shared/step_torch_llama_dynamo18/model.onnx ""
+"$venv/bin/python" .ci/oracle.py bin/memoc "${specs[@]}"
