@@ -18,6 +18,9 @@ var _ = ir.Register(ir.Op{
 		if err != nil {
 			return err
 		}
+		if n, ok := c.StaticInts(1); ok && len(n) == 1 && c.Shape(1).Rank() == 0 && n[0] < 1 {
+			return c.Errorf("the size %d of a part is not positive", n[0])
+		}
 		dims := append([]ir.Dim{}, in.Dims...)
 		dims[axis] = c.FreshDim()
 		if d, ok := commonPart(c, in.Dims[axis]); ok {

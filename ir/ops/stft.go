@@ -20,7 +20,9 @@ var _ = ir.Register(ir.Op{
 		}
 		length, known := stftLength(c)
 		step, stepKnown := firstInt(c.StaticInts(1))
-		if known && length > 0 {
+		// ONNX's evaluation takes an absent onesided for 1, its own shape
+		// inference for 0: the number of bins stays open there.
+		if known && length > 0 && c.Node.Attr("onesided") != nil {
 			shape.Dims[2] = ir.N(length)
 			if c.Node.Int("onesided", 1) != 0 {
 				shape.Dims[2] = ir.N(length/2 + 1)
