@@ -1,6 +1,10 @@
 package ops
 
-import "memoc/ir"
+import (
+	"math"
+
+	"memoc/ir"
+)
 
 // binaryOp is z = f(x, y), element by element with broadcasting: what a family
 // of operators has in common, so that each is one readable entry of a table.
@@ -180,6 +184,9 @@ func dimArithmetic(n *ir.Node, x []ir.Dim) (d ir.Dim, ok bool) {
 		return ir.Dim{}, false
 	}
 	a, b := x[0], x[1]
+	if overflows(n.Op, a, b) {
+		return ir.Dim{}, false
+	}
 	switch n.Op {
 	case "Add":
 		return a.Add(b), true
@@ -195,6 +202,24 @@ func dimArithmetic(n *ir.Node, x []ir.Dim) (d ir.Dim, ok bool) {
 		return boolDims(n.Op, a, b)
 	}
 	return ir.Dim{}, false
+}
+
+// overflows reports whether integers leave int64, where dims would wrap.
+func overflows(op ir.OpName, a, b ir.Dim) bool {
+	x, okX := a.Int()
+	y, okY := b.Int()
+	if !okX || !okY {
+		return false
+	}
+	switch op {
+	case "Add":
+		return (x+y > x) != (y > 0) && y != 0
+	case "Sub":
+		return (x-y < x) != (y > 0) && y != 0
+	case "Mul":
+		return x != 0 && (x*y/x != y || x == -1 && y == math.MinInt64)
+	}
+	return false
 }
 
 func foldDims(op ir.OpName, a, b ir.Dim) (ir.Dim, bool) {
