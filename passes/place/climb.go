@@ -10,6 +10,7 @@ type climb struct {
 	f     *packer
 	lanes []lane
 	turn  int
+	cost  int64 // of one packing, estimated
 }
 
 // lane is one order on its way.
@@ -23,16 +24,25 @@ type lane struct {
 // stale lanes are given up after this many packings without progress.
 const staleLimit = 40
 
-func newClimb(s *solver) *climb { return &climb{s: s, f: newPacker(s.in)} }
+func newClimb(s *solver) *climb {
+	c := &climb{s: s, f: newPacker(s.in)}
+	c.cost = c.f.cost()
+	s.spend(int64(s.in.n))
+	return c
+}
+
+// affordable reports whether there is work left for a packing. Where much of a
+// large problem lives together one alone may be out of reach.
+func (c *climb) affordable() bool { return c.cost <= c.s.left }
 
 // start packs once in each of the orders, or until the goal is reached.
 func (c *climb) start() {
 	s := c.s
-	if order := s.hinted(); order != nil {
+	if order := s.hinted(); order != nil && c.affordable() {
 		c.launch(order)
 	}
 	for _, by := range sortings {
-		if s.over() || len(c.lanes) > 0 && !s.tech.Orders {
+		if s.over() || !c.affordable() || len(c.lanes) > 0 && !s.tech.Orders {
 			return
 		}
 		c.launch(s.in.sorted(by))
@@ -107,7 +117,7 @@ func (c *climb) promote(l *lane) {
 
 // useful reports whether there is a lane left that may improve.
 func (c *climb) useful() bool {
-	return c.s.tech.Promote && slices.ContainsFunc(c.lanes, func(l lane) bool { return l.stale < staleLimit })
+	return c.s.tech.Promote && c.affordable() && slices.ContainsFunc(c.lanes, func(l lane) bool { return l.stale < staleLimit })
 }
 
 // step packs once more: every other time in the lane that stands lowest, else in

@@ -95,6 +95,32 @@ func (f *packer) lowest(k int32) int64 {
 	return at
 }
 
+// cost estimates the work of packing everything once: on average an item finds
+// half of those that touch its tiles placed.
+func (f *packer) cost() int64 {
+	in := f.in
+	count := make([]int64, len(f.tile))
+	tiles := func(k int) (a, b int32) { return in.life[k].lo / f.width, (in.life[k].hi - 1) / f.width }
+	for k := range in.n {
+		a, b := tiles(k)
+		for t := a; t <= b; t++ {
+			count[t]++
+		}
+	}
+	var sum int64
+	for k := range in.n {
+		a, b := tiles(k)
+		if b-a >= wide {
+			sum += int64(in.n) / 2
+			continue
+		}
+		for t := a; t <= b; t++ {
+			sum += count[t] / 2
+		}
+	}
+	return sum
+}
+
 // insert records that k stands at off[k].
 func (f *packer) insert(k int32) {
 	l := f.in.life[k]

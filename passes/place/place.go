@@ -107,8 +107,8 @@ type Options struct {
 	Techniques *Techniques
 }
 
-// DefaultWork is the work limit of the zero Options.
-const DefaultWork = 1 << 30
+// DefaultWork is the work limit of the zero Options: less than a second.
+const DefaultWork = 1 << 28
 
 // Progress is a report of an improvement while a search runs.
 type Progress struct {
