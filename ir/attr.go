@@ -83,10 +83,14 @@ func (n *Node) Str(name, def string) string {
 	return def
 }
 
-// IntList is the attribute's integers; ok is false where it is absent.
+// IntList is the attribute's integers; ok is false where it is absent. A
+// single integer, as some exporters write a list of one, is one.
 func (n *Node) IntList(name string) (v []int64, ok bool) {
-	if a := n.Attr(name); a != nil && a.Kind == AttrInts {
+	switch a := n.Attr(name); {
+	case a != nil && a.Kind == AttrInts:
 		return a.Ints, true
+	case a != nil && a.Kind == AttrInt:
+		return []int64{a.I}, true
 	}
 	return nil, false
 }

@@ -86,6 +86,7 @@ func (b *Builder) Const(t *Tensor) *Value {
 		return v
 	}
 	v := b.Edit.g.AddInit(b.Edit.g.Fresh("memoc_const"), WeightOf(t))
+	v.Init.Constant = true
 	if t.DType.IsInt() {
 		for _, n := range t.Ints() {
 			v.Ints = append(v.Ints, N(n))

@@ -19,6 +19,7 @@ type Weight struct {
 	Raw      []byte    // the encoded TensorProto as read; nil for one memoc made
 	Load     func() (*Tensor, error)
 	Sparse   bool // stored as a sparse tensor
+	Constant bool // made by memoc to hold a constant: nothing trains it
 }
 
 // WeightOf wraps a tensor in memory.

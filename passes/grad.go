@@ -131,7 +131,7 @@ func (d *differentiator) run() (err error) {
 func (d *differentiator) trainable() []*ir.Value {
 	var out []*ir.Value
 	for _, v := range d.g.Inits {
-		if v.Type.DType.IsFloat() && !isStatistic(v) {
+		if v.Type.DType.IsFloat() && !v.Init.Constant && !isStatistic(v) {
 			out = append(out, v)
 		}
 	}

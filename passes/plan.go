@@ -65,16 +65,20 @@ type placement struct {
 	height   int64 // of the device arena, persistent bytes included
 }
 
+// placeWork bounds the search for one placement: a plan may need several, and
+// almost always the first answer is the bound.
+const placeWork = 1 << 27
+
 func placed(c *Context, choice []plan.Choice) (placement, error) {
 	s, err := c.Problem.Build(choice)
 	if err != nil {
 		return placement{}, err
 	}
-	device, err := place.Solve(context.Background(), deviceProblem(c, s), place.Options{})
+	device, err := place.Solve(context.Background(), deviceProblem(c, s), place.Options{Work: placeWork})
 	if err != nil {
 		return placement{}, err
 	}
-	host, err := place.Solve(context.Background(), hostProblem(s), place.Options{})
+	host, err := place.Solve(context.Background(), hostProblem(s), place.Options{Work: placeWork})
 	if err != nil {
 		return placement{}, err
 	}
