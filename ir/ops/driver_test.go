@@ -53,7 +53,7 @@ func TestSamplesNamed(t *testing.T) {
 	for _, op := range selected(t) {
 		seen := map[string]bool{}
 		samples := op.Samples()
-		if len(samples) == 0 {
+		if len(samples) == 0 && withoutSamples[ir.FullOp(op.Domain, op.Name)] == "" {
 			t.Errorf("%s has no samples", ir.FullOp(op.Domain, op.Name))
 		}
 		for _, s := range samples {
@@ -63,6 +63,14 @@ func TestSamplesNamed(t *testing.T) {
 			seen[s.Name] = true
 		}
 	}
+}
+
+// withoutSamples lists the operators that a sample, a node of tensors, cannot
+// describe.
+var withoutSamples = map[string]string{
+	"com.microsoft::AdamWOptimizer":      "inputs are sequences",
+	"com.microsoft::SGDOptimizerV2":      "inputs are sequences",
+	"ai.onnx.preview.training::Gradient": "inputs are values of the graph it differentiates",
 }
 
 // TestInfer holds inference against evaluation, however much of the inputs is
