@@ -115,6 +115,9 @@ func refine(inferred, declared Type) (t Type, conflict bool) {
 	if declared.Kind == NoType {
 		return inferred, false
 	}
+	if inferred.Kind == OptionalKind && declared.Kind == inferred.Elem.Kind {
+		return declared, false // the file promises that it is not empty
+	}
 	if inferred.Kind != declared.Kind {
 		return inferred, true
 	}

@@ -113,6 +113,9 @@ func holds(t, u ir.Type, anyExtent map[string]bool) bool {
 	if t.Kind == ir.NoType {
 		return true
 	}
+	if t.Kind == ir.OptionalKind && u.Kind != ir.OptionalKind {
+		return holds(*t.Elem, u, anyExtent)
+	}
 	if t.Kind != u.Kind || t.DType != u.DType {
 		return false
 	}

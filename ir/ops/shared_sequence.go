@@ -10,12 +10,17 @@ const noSequenceKernel = "a sequence of tensors has no fixed place in memory"
 const noSequenceGrad = "not derived yet: gradients of sequences of tensors"
 
 // joinTypes is the type that holds values of both types: extents that differ
-// are fresh symbols, ranks that differ are unknown. ok is false where no type
-// holds both.
+// are fresh symbols, ranks that differ are unknown, an optional holds what its
+// element type does. ok is false where no type holds both.
 func joinTypes(c *ir.InferCtx, a, b ir.Type) (t ir.Type, ok bool) {
 	switch {
 	case a.Kind == ir.NoType || b.Kind == ir.NoType:
 		return ir.Type{}, true
+	case a.Kind == ir.OptionalKind && b.Kind != ir.OptionalKind:
+		e, ok := joinTypes(c, *a.Elem, b)
+		return ir.OptionalOf(e), ok
+	case b.Kind == ir.OptionalKind && a.Kind != ir.OptionalKind:
+		return joinTypes(c, b, a)
 	case a.Kind != b.Kind:
 		return ir.Type{}, false
 	case a.Elem != nil && b.Elem != nil:
