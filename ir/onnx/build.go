@@ -470,6 +470,14 @@ func (b *builder) resolveDomain(n *nodeProto, s *scope, spec *ir.NodeSpec) {
 		}
 		b.warn("domain-not-imported", fmt.Sprintf("domain %q is used but not imported; %s", n.domain, then), "", b.at(n, s, ""))
 	}
+	if op := ir.Lookup(n.domain, n.op); op != nil && spec.Version > 0 && op.SinceVersion(spec.Version) == 0 {
+		spec.Version = op.Since[0]
+		if k := "\x00" + n.domain + n.op; !b.foreign[k] {
+			b.foreign[k] = true
+			b.warn("op-version", fmt.Sprintf("the model imports version %d, but %s came with version %d; it is taken as of that version",
+				b.version(n, s), ir.FullOp(n.domain, n.op), op.Since[0]), "", b.at(n, s, ""))
+		}
+	}
 	if n.domain != "" || ir.Lookup("", n.op) != nil {
 		return
 	}
