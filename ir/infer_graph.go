@@ -1,6 +1,8 @@
 package ir
 
 import (
+	"fmt"
+
 	"memoc/ir/diag"
 )
 
@@ -9,9 +11,6 @@ import (
 func InferNode(g *Graph, n *Node) error {
 	if n.Decl == nil {
 		return nil
-	}
-	if n.Version > 0 && n.Decl.SinceVersion(n.Version) == 0 {
-		return n.Errorf("opset", "operator %s does not exist in opset %d (it came with %d)", n.FullOp(), n.Version, n.Decl.Since[0])
 	}
 	for i, p := range n.Decl.In {
 		if !p.Optional && !p.Variadic && (i >= len(n.In) || n.In[i] == nil) {
@@ -72,6 +71,9 @@ func InferGraph(g *Graph, opt InferOptions) error {
 		}
 	}
 	for _, n := range g.Nodes {
+		if err := checkOpset(n, opt); err != nil {
+			return err
+		}
 		declared := make([]Type, len(n.Out))
 		for i, v := range n.Out {
 			if v != nil {
@@ -156,4 +158,21 @@ func refine(inferred, declared Type) (t Type, conflict bool) {
 	}
 	t.Shape = Dims(dims...)
 	return t, false
+}
+
+// checkOpset reports an operator that the model's opset does not have.
+func checkOpset(n *Node, opt InferOptions) error {
+	if n.Decl == nil || !n.Decl.Younger(n.Version) {
+		return nil
+	}
+	d := &diag.Diagnostic{ID: "opset", Severity: diag.Warning, Loc: n.DiagLoc(), Message: fmt.Sprintf(
+		"operator %s does not exist in opset %d; it is taken as that of opset %d", n.FullOp(), n.Version, n.Decl.Since[0])}
+	if opt.Strict {
+		d.Severity = diag.Error
+		return d
+	}
+	if opt.Report != nil {
+		opt.Report(d)
+	}
+	return nil
 }

@@ -226,10 +226,15 @@ func Operators() []*Op {
 	return out
 }
 
+// Younger reports whether the operator came after the given opset version (0:
+// not known). Tools that fuse operators write such nodes; they follow the
+// first version there is.
+func (op *Op) Younger(opset int) bool { return opset > 0 && opset < op.Since[0] }
+
 // SinceVersion is the entry of Since that a node of the given opset version
-// follows; 0 if the operator is younger than that opset.
+// follows, the first one for an opset before it.
 func (op *Op) SinceVersion(opset int) int {
-	v := 0
+	v := op.Since[0]
 	for _, s := range op.Since {
 		if s <= opset {
 			v = s

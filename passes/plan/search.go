@@ -148,6 +148,9 @@ func (w *walker) options(s *Schedule) []option {
 	for t := range w.chain {
 		w.chain[t] = -1
 	}
+	if len(s.Entries) == 0 {
+		return nil
+	}
 	touched := map[int]bool{}
 	if e := s.Entries[s.PeakAt]; e.lane() == 0 {
 		for _, x := range slices.Concat(e.In, e.Out) {
