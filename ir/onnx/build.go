@@ -73,8 +73,10 @@ func (b *builder) fill(g *ir.Graph, p *graphProto, s *scope) error {
 	if err != nil {
 		return err
 	}
+	// An output that is in value_info as well has the type of that: tools that
+	// edit a graph infer it anew and leave the outputs' declarations stale.
 	types := map[string]ir.Type{}
-	for _, infos := range [][]valueInfo{p.valueInfos, p.outputs} {
+	for _, infos := range [][]valueInfo{p.outputs, p.valueInfos} {
 		for _, v := range infos {
 			if v.typ.Kind != ir.NoType {
 				types[v.name] = v.typ

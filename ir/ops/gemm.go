@@ -11,7 +11,8 @@ var _ = ir.Register(ir.Op{
 	Infer: gemmInfer,
 	Axes:  gemmAxes,
 	Cost: func(c *ir.CostCtx) ir.Cost {
-		return matmulCost(c, c.InShape(0)[1-transposed(c.Node, "transA")])
+		a := c.InShape(0)
+		return matmulCost(c, a[len(a)-1-transposed(c.Node, "transA")])
 	},
 	Grad:      ir.GradOf(gemmGrad),
 	Recompute: ir.Pure,
@@ -31,6 +32,8 @@ var _ = ir.Register(ir.Op{
 			{Name: "scalar", In: in(wave(1, 3, 2), wave(2, 4, 3), wave(3)), Attrs: both},
 			{Name: "no C", In: in(wave(1, 3, 2), wave(2, 4, 3)), Attrs: both},
 			{Name: "opset 6", Version: 6, In: in(wave(1, 2, 3), wave(2, 3, 4), wave(3, 4)), Attrs: []ir.Attr{ir.IntAttr("broadcast", 1)}},
+			{Name: "batch of rows", In: in(wave(1, 2, 2, 3), wave(2, 4, 3), wave(3, 4)), Attrs: []ir.Attr{ir.IntAttr("transB", 1), ir.FloatAttr("alpha", 0.5)}},
+			{Name: "batch of one", In: in(wave(1, 1, 2, 3), wave(2, 1, 2, 4), wave(3, 4)), Attrs: []ir.Attr{ir.IntAttr("transA", 1), ir.FloatAttr("beta", 0.5)}},
 			{Name: "no rows", In: in(wave(1, 0, 3), wave(2, 3, 4), wave(3, 4))},
 			{Name: "no inner", In: in(wave(1, 2, 0), wave(2, 0, 3), wave(3, 3))},
 			{Name: "integers", In: in(ir.FromInts(ir.Int32, []int64{1, -2, 3, 4}, 2, 2), ir.FromInts(ir.Int32, []int64{7, 8}, 2, 1), ir.FromInts(ir.Int32, []int64{-5}, 1))},
@@ -46,10 +49,25 @@ func transposed(n *ir.Node, attr string) int {
 	return 0
 }
 
+// gemmOperand is the operand's shape as it is multiplied. Operands of a higher
+// rank (invalid, but written by Deeploy) are batches of matrices.
+func gemmOperand(s ir.Shape, n *ir.Node, attr string) ir.Shape {
+	dims := append([]ir.Dim{}, s.Dims...)
+	if r := len(dims); transposed(n, attr) == 1 {
+		dims[r-1], dims[r-2] = dims[r-2], dims[r-1]
+	}
+	return ir.Dims(dims...)
+}
+
+// gemmOfMatrices reports operands of rank 2, the only valid ones.
+func gemmOfMatrices(n *ir.Node) bool {
+	return inShapeOf(n, 0).Rank() == 2 && inShapeOf(n, 1).Rank() == 2
+}
+
 func gemmInfer(c *ir.InferCtx) error {
 	a, b := c.Shape(0), c.Shape(1)
 	for i := range 2 {
-		if s := c.Shape(i); s.Ranked && s.Rank() != 2 {
+		if s := c.Shape(i); s.Ranked && s.Rank() < 2 {
 			return c.Errorf("operand %d has shape %s; Gemm multiplies matrices (rank 2)", i, s)
 		}
 	}
@@ -62,18 +80,17 @@ func gemmInfer(c *ir.InferCtx) error {
 		c.SetTensor(0, c.DType(0), ir.Shape{})
 		return nil
 	}
-	ta, tb := transposed(c.Node, "transA"), transposed(c.Node, "transB")
-	if k, kb := a.Dims[1-ta], b.Dims[tb]; k.Differ(kb) {
-		return c.Errorf("inner dims %s and %s differ (shapes %s and %s)", k, kb, a, b)
+	y, err := matmulShape(c, gemmOperand(a, c.Node, "transA"), gemmOperand(b, c.Node, "transB"))
+	if err != nil {
+		return err
 	}
-	y := ir.Dims(a.Dims[ta], b.Dims[1-tb])
 	if s := c.Shape(2); s.Ranked {
 		all, err := broadcastShapes(c, y, s)
 		if err != nil {
 			return err
 		}
 		for i := range all.Dims {
-			if all.Rank() != 2 || all.Dims[i].Differ(y.Dims[i]) {
+			if all.Rank() != y.Rank() || all.Dims[i].Differ(y.Dims[i]) {
 				return c.Errorf("C of shape %s does not broadcast to %s", s, y)
 			}
 		}
@@ -83,6 +100,9 @@ func gemmInfer(c *ir.InferCtx) error {
 }
 
 func gemmAxes(n *ir.Node) ir.AxisMap {
+	if !gemmOfMatrices(n) {
+		return ir.AxisMap{}
+	}
 	ta, tb := transposed(n, "transA"), transposed(n, "transB")
 	m := matmulAxes(n, ta, 1-ta, tb, 1-tb)
 	if len(n.In) < 3 || n.In[2] == nil || m.Out == nil {
@@ -105,6 +125,9 @@ func gemmAxes(n *ir.Node) ir.AxisMap {
 // alpha dY op(B)^T, that of op(B) alpha op(A)^T dY; a transposed operand gets
 // the transposed product, as one Gemm.
 func gemmGrad(c *ir.GradCtx) error {
+	if !gemmOfMatrices(c.Node) {
+		return gemmBatchGrad(c)
+	}
 	a, b, dy := c.In(0), c.In(1), c.OutGrad(0)
 	ta, tb := transposed(c.Node, "transA"), transposed(c.Node, "transB")
 	product := func(x, y *ir.Value, tx, ty int) *ir.Value {
@@ -135,33 +158,60 @@ func gemmGrad(c *ir.GradCtx) error {
 	return nil
 }
 
+// gemmBatchGrad is gemmGrad for operands of higher rank, by MatMul.
+func gemmBatchGrad(c *ir.GradCtx) error {
+	if c.In(0).Type.Shape.Rank() < 2 || c.In(1).Type.Shape.Rank() < 2 {
+		return c.Node.Errorf("grad", "the gradient needs the ranks of %q and %q", c.In(0).Name, c.In(1).Name)
+	}
+	operand := func(i int, attr string) *ir.Value {
+		if transposed(c.Node, attr) == 1 {
+			return c.TransposeLast2(c.In(i))
+		}
+		return c.In(i)
+	}
+	set := func(i int, attr string, like, g *ir.Value) {
+		g = c.MulScalar(c.SumTo(g, like), float64(c.Node.Float("alpha", 1)))
+		if transposed(c.Node, attr) == 1 {
+			g = c.TransposeLast2(g)
+		}
+		c.Set(i, g)
+	}
+	a, b, dy := operand(0, "transA"), operand(1, "transB"), c.OutGrad(0)
+	if c.Needs(0) {
+		set(0, "transA", a, c.MatMul(dy, c.TransposeLast2(b)))
+	}
+	if c.Needs(1) {
+		set(1, "transB", b, c.MatMul(c.TransposeLast2(a), dy))
+	}
+	if c.Needs(2) {
+		c.Set(2, c.MulScalar(c.SumTo(dy, c.In(2)), float64(c.Node.Float("beta", 1))))
+	}
+	return nil
+}
+
 func gemmEval(c *ir.EvalCtx) error {
 	a, b := c.In(0), c.In(1)
-	if len(a.Dims) != 2 || len(b.Dims) != 2 {
+	if len(a.Dims) < 2 || len(b.Dims) < 2 {
 		return c.Errorf("Gemm multiplies matrices, not shapes %v and %v", a.Dims, b.Dims)
 	}
 	alpha, beta := float64(c.Node.Float("alpha", 1)), float64(c.Node.Float("beta", 1))
 	if a.DType.IsFloat() {
-		y, err := gemmValues(c, a.Floats(), b.Floats(), (*ir.Tensor).Floats, alpha, beta)
+		y, dims, err := gemmValues(c, a.Floats(), b.Floats(), (*ir.Tensor).Floats, alpha, beta)
 		if err != nil {
 			return err
 		}
-		c.Set(0, ir.FromFloats(a.DType, y, gemmDims(c)...))
+		c.Set(0, ir.FromFloats(a.DType, y, dims...))
 		return nil
 	}
-	y, err := gemmValues(c, a.Ints(), b.Ints(), (*ir.Tensor).Ints, int64(alpha), int64(beta))
+	y, dims, err := gemmValues(c, a.Ints(), b.Ints(), (*ir.Tensor).Ints, int64(alpha), int64(beta))
 	if err != nil {
 		return err
 	}
-	c.Set(0, ir.FromInts(a.DType, y, gemmDims(c)...))
+	c.Set(0, ir.FromInts(a.DType, y, dims...))
 	return nil
 }
 
-func gemmDims(c *ir.EvalCtx) []int64 {
-	return []int64{c.In(0).Dims[transposed(c.Node, "transA")], c.In(1).Dims[1-transposed(c.Node, "transB")]}
-}
-
-func gemmValues[E number](c *ir.EvalCtx, a, b []E, load func(*ir.Tensor) []E, alpha, beta E) ([]E, error) {
+func gemmValues[E number](c *ir.EvalCtx, a, b []E, load func(*ir.Tensor) []E, alpha, beta E) ([]E, []int64, error) {
 	va, vb := denseView(a, c.In(0).Dims), denseView(b, c.In(1).Dims)
 	if c.Node.Int("transA", 0) != 0 {
 		va = va.swapLast2()
@@ -171,20 +221,20 @@ func gemmValues[E number](c *ir.EvalCtx, a, b []E, load func(*ir.Tensor) []E, al
 	}
 	y, dims, ok := matmul(va, vb)
 	if !ok {
-		return nil, c.Errorf("shapes %v and %v do not multiply", c.In(0).Dims, c.In(1).Dims)
+		return nil, nil, c.Errorf("shapes %v and %v do not multiply", c.In(0).Dims, c.In(1).Dims)
 	}
 	for i := range y {
 		y[i] *= alpha
 	}
 	if !c.Has(2) {
-		return y, nil
+		return y, dims, nil
 	}
 	add := load(c.In(2))
-	if all, ok := broadcastDims(dims, c.In(2).Dims); !ok || len(all) != 2 || all[0] != dims[0] || all[1] != dims[1] {
-		return nil, c.Errorf("C of shape %v does not broadcast to %v", c.In(2).Dims, dims)
+	if all, ok := broadcastDims(dims, c.In(2).Dims); !ok || !equalInts(all, dims) {
+		return nil, nil, c.Errorf("C of shape %v does not broadcast to %v", c.In(2).Dims, dims)
 	}
 	broadcastIndex(dims, c.In(2).Dims, func(i, j int) { y[i] += beta * add[j] })
-	return y, nil
+	return y, dims, nil
 }
 
 const gemmCUDA = `
@@ -227,13 +277,20 @@ void gemm_int(Stream& s, const T* a, const T* b, const T* c, Dims sc, T* y, Dims
 
 func gemmKernel(c *ir.NodeCtx) (ir.Kernel, error) {
 	ta, tb := transposed(c.Node, "transA"), transposed(c.Node, "transB")
-	m, n := c.OutShape(0)[0], c.OutShape(0)[1]
-	k := c.InShape(0)[1-ta]
+	a, b, y := c.InShape(0), c.InShape(1), c.OutShape(0)
+	m, n, k := y[len(y)-2], y[len(y)-1], a[len(a)-1-ta]
+	switch outer := ir.Elems(y[:len(y)-2]); {
+	case outer == 1:
+	case ta == 0 && len(b) == 2 && (!c.Has(2) || len(c.InShape(2)) < 2):
+		m *= outer // one product of all rows
+	default:
+		return ir.Kernel{}, c.Errorf("batches of products have no device code; use MatMul")
+	}
 	alpha, beta := float64(c.Node.Float("alpha", 1)), float64(c.Node.Float("beta", 1))
 	steps := []int64{0, 0}
 	asBias := false
 	if c.Has(2) {
-		steps = broadcastStrides(c.OutShape(0), c.InShape(2))
+		steps = broadcastStrides(y, c.InShape(2))[len(y)-2:]
 		asBias = beta == 1 && steps[0] == 0 && (steps[1] == 1 || n == 1)
 	}
 	kernel := ir.Kernel{Func: "gemm_op", Source: gemmCUDA, Types: []ir.DType{c.InDType(0)}, Args: []ir.KernelArg{

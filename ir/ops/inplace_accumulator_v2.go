@@ -2,9 +2,9 @@ package ops
 
 import "memoc/ir"
 
-// ONNX Runtime declares the outputs (updated_flag: bool[1], the accumulator);
-// Deeploy's training graphs declare the accumulator as the first output. The
-// element type the file declares for output 0 tells them apart.
+// ONNX Runtime's outputs are (updated_flag: bool[1], the accumulator); in
+// Deeploy's training graphs the first output is the accumulator. What the file
+// declares for output 0 tells them apart.
 var _ = ir.Register(ir.Op{
 	Domain: ir.MsDomain,
 	Name:   "InPlaceAccumulatorV2",
@@ -69,7 +69,16 @@ var _ = ir.Register(ir.Op{
 	},
 })
 
-// accumulatorFirst reports Deeploy's form.
+// accumulatorFirst reports Deeploy's form: output 0 is declared with the
+// buffer's element type, or as a bool that was given the buffer's shape.
 func accumulatorFirst(n *ir.Node) bool {
-	return len(n.Out) > 0 && n.Out[0] != nil && n.Out[0].Type.IsTensor() && n.Out[0].Type.DType.IsFloat()
+	if len(n.Out) == 0 || n.Out[0] == nil || !n.Out[0].Type.IsTensor() {
+		return false
+	}
+	t := n.Out[0].Type
+	if t.DType.IsFloat() {
+		return true
+	}
+	flag := ir.Ints64(1)
+	return t.Shape.Ranked && len(n.In) > 0 && n.In[0] != nil && t.Shape.Equal(n.In[0].Type.Shape) && !t.Shape.Equal(flag)
 }

@@ -51,6 +51,9 @@ func lossInfer(c *ir.InferCtx, p lossPorts) (ir.Shape, error) {
 	default:
 		return ir.Shape{}, c.Errorf("reduction is %q; it must be none, sum or mean", r)
 	}
+	if !c.Has(p.labels) {
+		return ir.Shape{}, c.Errorf("the labels are missing")
+	}
 	x, labels := c.Shape(p.scores), c.Shape(p.labels)
 	if x.Ranked && x.Rank() < 2 {
 		return ir.Shape{}, c.Errorf("the scores have shape %s; they need a batch and a class axis", x)
@@ -67,7 +70,11 @@ func lossInfer(c *ir.InferCtx, p lossPorts) (ir.Shape, error) {
 			}
 		}
 	}
-	if w := c.Shape(p.weights); p.weights >= 0 && w.Ranked && x.Ranked && (w.Rank() != 1 || w.Dims[0].Differ(x.Dims[1])) {
+	w := ir.Shape{}
+	if p.weights >= 0 {
+		w = c.Shape(p.weights)
+	}
+	if w.Ranked && x.Ranked && (w.Rank() != 1 || w.Dims[0].Differ(x.Dims[1])) {
 		return ir.Shape{}, c.Errorf("the weights have shape %s; one for each of %s classes is needed", w, x.Dims[1])
 	}
 	if lossReduction(c.Node) != 0 {

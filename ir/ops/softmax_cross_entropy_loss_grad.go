@@ -13,7 +13,7 @@ import (
 // dY out (it is 1 then).
 var _ = []*ir.Op{
 	crossEntropyGradOp(ir.MemocDomain, "SoftmaxCrossEntropyLossGrad", "dY:L, scores:T, labels:I, weights:T?, ignore_index:J?"),
-	crossEntropyGradOp(ir.MsDomain, "SoftmaxCrossEntropyLossGrad", "dY:T, log_prob:T, label:I, weight:T?, bias:T?"),
+	crossEntropyGradOp(ir.MsDomain, "SoftmaxCrossEntropyLossGrad", "dY:T, log_prob:T, label:I?, weight:T?, bias:T?"),
 	crossEntropyGradOp(ir.MsDomain, "SoftmaxCrossEntropyLossInternalGrad", "dY:T, log_prob:T, label:I, weight:T?, ignore_index:J?, bias:D?"),
 }
 
