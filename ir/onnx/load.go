@@ -160,6 +160,11 @@ func (l *loader) model(b []byte) (*ir.Model, error) {
 		if err != nil {
 			return nil, err
 		}
+		for _, g := range m.Functions {
+			if f.Domain == g.Domain && f.Name == g.Name && f.Overload == g.Overload {
+				return nil, l.refuse("duplicate-function", fmt.Sprintf("the model has two local functions %s", ir.FullOp(f.Domain, f.Name)), "", diag.Location{})
+			}
+		}
 		m.Functions = append(m.Functions, f)
 	}
 	m.Graph, err = l.rootGraph(graphs[0], m)

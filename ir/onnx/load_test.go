@@ -62,6 +62,15 @@ func TestUndefinedAndDuplicateNames(t *testing.T) {
 	wantError(t, model(g), "", "duplicate-name", `"x"`)
 }
 
+func TestDuplicateFunction(t *testing.T) {
+	var p onnxpb.ModelProto
+	must(t, proto.Unmarshal(seedModel(), &p))
+	p.Functions = append(p.Functions, p.Functions[0])
+	b, err := proto.Marshal(&p)
+	must(t, err)
+	wantError(t, b, "", "duplicate-function", "local::F")
+}
+
 // TestShadowing: a subgraph's input named as an outer value is another value;
 // what two branches call alike are two.
 func TestShadowing(t *testing.T) {
