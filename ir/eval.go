@@ -27,14 +27,14 @@ func NewEvalCtx(n *Node, in []Datum) *EvalCtx {
 func (c *EvalCtx) NumIn() int { return len(c.in) }
 
 // Has reports whether input i is present.
-func (c *EvalCtx) Has(i int) bool { return i < len(c.in) && c.in[i] != nil }
+func (c *EvalCtx) Has(i int) bool { return i >= 0 && i < len(c.in) && c.in[i] != nil }
 
 // HasOut reports whether output i is asked for.
 func (c *EvalCtx) HasOut(i int) bool { return i < len(c.Node.Out) && c.Node.Out[i] != nil }
 
 // In is input i as a tensor; nil if it is absent or no tensor.
 func (c *EvalCtx) In(i int) *Tensor {
-	if i >= len(c.in) {
+	if i < 0 || i >= len(c.in) {
 		return nil
 	}
 	t, _ := c.in[i].(*Tensor)
@@ -43,7 +43,7 @@ func (c *EvalCtx) In(i int) *Tensor {
 
 // InDatum is input i of any kind.
 func (c *EvalCtx) InDatum(i int) Datum {
-	if i >= len(c.in) {
+	if i < 0 || i >= len(c.in) {
 		return nil
 	}
 	return c.in[i]

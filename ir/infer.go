@@ -29,7 +29,7 @@ func NewInferCtx(g *Graph, n *Node) *InferCtx {
 }
 
 // Has reports whether input i is present.
-func (c *InferCtx) Has(i int) bool { return i < len(c.Node.In) && c.Node.In[i] != nil }
+func (c *InferCtx) Has(i int) bool { return i >= 0 && i < len(c.Node.In) && c.Node.In[i] != nil }
 
 // HasOut reports whether output i is asked for.
 func (c *InferCtx) HasOut(i int) bool { return i < len(c.Node.Out) && c.Node.Out[i] != nil }

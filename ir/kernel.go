@@ -110,7 +110,7 @@ func NewNodeCtx(n *Node) (*NodeCtx, error) {
 }
 
 // Has reports whether input i is present.
-func (c *NodeCtx) Has(i int) bool { return i < len(c.Node.In) && c.Node.In[i] != nil }
+func (c *NodeCtx) Has(i int) bool { return i >= 0 && i < len(c.Node.In) && c.Node.In[i] != nil }
 
 // HasOut reports whether output i is asked for.
 func (c *NodeCtx) HasOut(i int) bool { return i < len(c.Node.Out) && c.Node.Out[i] != nil }

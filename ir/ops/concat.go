@@ -2,6 +2,7 @@ package ops
 
 import (
 	"math"
+	"slices"
 
 	"memoc/ir"
 )
@@ -78,7 +79,7 @@ func concatInts(c *ir.InferCtx) {
 	var all []ir.Dim
 	for i := range c.Node.In {
 		ds, ok := c.Ints(i)
-		if !ok || c.Shape(i).Rank() != 1 {
+		if r := c.Shape(i).Rank(); !ok || r < 0 || r > 1 {
 			return
 		}
 		all = append(all, ds...)
@@ -91,6 +92,7 @@ func concatInts(c *ir.InferCtx) {
 // first one stands.
 func concatShapes(c *ir.InferCtx, shapes []ir.Shape, axis int64) (ir.Shape, error) {
 	rank, complete := -1, true
+	shapes = scalarsAsVectors(shapes)
 	for _, s := range shapes {
 		if !s.Ranked {
 			complete = false
@@ -133,6 +135,19 @@ func concatShapes(c *ir.InferCtx, shapes []ir.Shape, axis int64) (ir.Shape, erro
 		dims[at] = c.FreshDim()
 	}
 	return ir.Dims(dims...), nil
+}
+
+// scalarsAsVectors takes scalars among vectors for vectors of one element:
+// exporters have written shapes that way, though ONNX does not allow it.
+func scalarsAsVectors(shapes []ir.Shape) []ir.Shape {
+	vectors := slices.ContainsFunc(shapes, func(s ir.Shape) bool { return s.Rank() == 1 })
+	out := slices.Clone(shapes)
+	for i, s := range out {
+		if vectors && s.Rank() == 0 {
+			out[i] = ir.Ints64(1)
+		}
+	}
+	return out
 }
 
 // addExtents adds extents (or an amount that may be negative to one); ok is
@@ -186,7 +201,7 @@ func concatOffsets(n *ir.Node, at int) ir.OutAxis {
 	var links ir.OutAxis
 	offset := int64(0)
 	for i, v := range n.In {
-		if !v.Type.Shape.Ranked {
+		if v.Type.Shape.Rank() <= at {
 			return nil
 		}
 		links = append(links, ir.AxisLink{In: i, Axis: at, Lo: -offset})
@@ -203,6 +218,14 @@ func concatOffsets(n *ir.Node, at int) ir.OutAxis {
 func concatTensors(xs []*ir.Tensor, axis int64) (y *ir.Tensor, msg string) {
 	if len(xs) == 0 {
 		return nil, "there is nothing to join"
+	}
+	if slices.ContainsFunc(xs, func(x *ir.Tensor) bool { return len(x.Dims) == 1 }) {
+		xs = slices.Clone(xs)
+		for i, x := range xs { // see scalarsAsVectors
+			if len(x.Dims) == 0 {
+				xs[i] = x.Reshaped(1)
+			}
+		}
 	}
 	at, ok := ir.NormAxis(axis, len(xs[0].Dims))
 	if !ok {
@@ -247,6 +270,11 @@ func concatGrad(c *ir.GradCtx) error {
 	if !ok {
 		return c.Node.Errorf("grad", "the gradient needs the rank of %q", c.Node.Out[0].Name)
 	}
+	for _, v := range c.Node.In {
+		if v.Type.Shape.Rank() <= at {
+			return c.Node.Errorf("grad", "the gradient needs the extent of %q along axis %d", v.Name, at)
+		}
+	}
 	start, startDim := c.Int64s(0), ir.N(0)
 	for i, v := range c.Node.In {
 		endDim := startDim.Add(v.Type.Shape.Dims[at])
@@ -276,7 +304,11 @@ func concatKernel(c *ir.NodeCtx) (ir.Kernel, error) {
 	inner := ir.Elems(dims[at+1:])
 	args := []ir.KernelArg{ir.OutArg(0), ir.IntArg(ir.Elems(dims[:at])), ir.IntArg(dims[at] * inner), ir.IntArg(0)}
 	for i := range c.Node.In {
-		args = append(args, ir.InArg(i), ir.IntArg(c.InShape(i)[at]*inner))
+		n := int64(1) // see scalarsAsVectors
+		if in := c.InShape(i); len(in) > 0 {
+			n = in[at] * inner
+		}
+		args = append(args, ir.InArg(i), ir.IntArg(n))
 	}
 	return ir.Kernel{Func: "concat", Source: concatCUDA, Types: []ir.DType{c.OutDType(0)}, Args: args}, nil
 }
