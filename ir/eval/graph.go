@@ -247,7 +247,7 @@ func (m *machine) step(n *ir.Node) error {
 			continue
 		}
 		if why := mismatch(v.Type.Bind(m.dims), out[i]); why != "" {
-			return n.Errorf("eval", "BUG: output %d (%q) has the inferred type %s, but %s", i, v.Name, v.Type, why)
+			return contradiction(n, i, m.dims, out[i], why)
 		}
 		m.vals[v.ID] = slot{out[i], true}
 		m.keep(v, out[i])
@@ -256,6 +256,27 @@ func (m *machine) step(n *ir.Node) error {
 		m.opt.Observe(n, out)
 	}
 	return nil
+}
+
+// contradiction reports that output i is not of its type: as our fault if the
+// operator's own shape rule says the same or the node is none of the file's,
+// else as the model's, which declares it so.
+func contradiction(n *ir.Node, i int, dims map[string]ir.Dim, d ir.Datum, why string) error {
+	v := n.Out[i]
+	c := ir.NewInferCtx(n.Graph, n)
+	c.Subgraph = func(g *ir.Graph, _ []ir.Type) ([]ir.Type, error) {
+		ts := make([]ir.Type, len(g.Outputs))
+		for k, o := range g.Outputs {
+			ts[k] = o.Type
+		}
+		return ts, nil
+	}
+	if n.Loc.File != "" && n.Origin == "" && n.Decl.Infer(c) == nil {
+		if t, _ := c.Result(i); mismatch(t.Bind(dims), d) == "" {
+			return n.Errorf("eval", "the model declares its output %d (%q) as %s, but %s", i, v.Name, v.Type, why)
+		}
+	}
+	return n.Errorf("eval", "BUG: output %d (%q) has the inferred type %s, but %s", i, v.Name, v.Type, why)
 }
 
 // evalNode runs the reference evaluation of one node and turns a panic in it

@@ -216,6 +216,21 @@ func TestSymbols(t *testing.T) {
 	wantError(t, err, "BUG", "float[2*N]", "float[2]")
 }
 
+// What the file declares and the shape rule leaves open is the file's claim.
+func TestWrongDeclaration(t *testing.T) {
+	g := newGraph()
+	x := g.AddInput("x", ir.TensorOf(ir.Float, ir.Shape{}))
+	y := add(t, g, "", "Add", "y", []*ir.Value{x, x})
+	y.Type = float3
+	y.Def.Loc = ir.Loc{File: "m.onnx", Path: "graph"}
+	g.Outputs = []*ir.Value{y}
+	_, err := Graph(g, map[string]ir.Datum{"x": vec(1, 2)}, Options{})
+	wantError(t, err, `node "n_y"`, "the model declares", "float[3]", "float[2]")
+	if strings.Contains(err.Error(), "BUG") {
+		t.Error("that is not our fault")
+	}
+}
+
 func TestInputErrors(t *testing.T) {
 	g := newGraph()
 	x := g.AddInput("x", float3)

@@ -254,7 +254,7 @@ func (r *Runner) runNode(i int, s *ir.Step) error {
 			continue
 		}
 		if why := mismatch(v.Type, out[k]); why != "" {
-			return n.Errorf("eval", "BUG: output %d (%q) has the inferred type %s, but %s", k, v.Name, v.Type, why)
+			return contradiction(n, k, nil, out[k], why)
 		}
 		if err := r.write(i, v, out[k]); err != nil {
 			return located(n, err)

@@ -71,11 +71,14 @@ func randomDatum(v *ir.Value, r ir.RandomStream) (ir.Datum, error) {
 }
 
 // floatLow is 0 for a value that goes where negative numbers have no place (a
-// root, a logarithm, a dropout ratio), else -1.
+// root, a logarithm, a dropout ratio, a second moment or a variance), else -1.
 func floatLow(v *ir.Value) float64 {
 	for _, u := range v.Uses() {
-		switch {
-		case u.Node.Op == "Sqrt", u.Node.Op == "Log", u.Node.Op == "Dropout" && u.Port == 1:
+		n := len(u.Node.In)
+		switch op := u.Node.Op; {
+		case op == "Sqrt", op == "Log", op == "Dropout" && u.Port == 1,
+			op == "BatchNormalization" && u.Port == 4,
+			op == "Adam" && u.Port >= 2+(n-2)/4*3, op == "Adagrad" && u.Port >= 2+(n-2)/3*2:
 			return 0
 		}
 	}
