@@ -25,7 +25,17 @@ var _ = ir.Register(ir.Op{
 	Recompute: ir.Never(optimizerState),
 	Eval:      adamWEval,
 	Kernel:    ir.NoKernel("sequences of tensors have no device form"),
-	Samples:   func() []ir.Sample { return nil }, // samples hold tensors only
+	Samples: func() []ir.Sample {
+		v := func(x ...float64) *ir.Tensor { return floats([]int64{int64(len(x))}, x...) }
+		seqs := map[int]ir.Sequence{2: {v(1, -2), v(3)}, 3: {v(0.5, 1), v(-1)}, 4: {v(0, 0.25), v(0.5)}, 5: {v(0, 0.5), v(1)}}
+		in := []*ir.Tensor{v(0.1), ir.FromInts(ir.Int64, []int64{2}, 1), nil, nil, nil, nil}
+		attrs := []ir.Attr{ir.FloatAttr("alpha", 0.5), ir.FloatAttr("beta", 0.75), ir.FloatAttr("weight_decay", 0.25)}
+		return []ir.Sample{
+			{Name: "decay first", In: in, Seqs: seqs, NumOut: 4, Attrs: attrs},
+			{Name: "decay last", In: in, Seqs: seqs, NumOut: 4, Attrs: append([]ir.Attr{ir.IntAttr("adam_mode", 1)}, attrs...)},
+			{Name: "flag alone", In: in, Seqs: seqs, Attrs: attrs},
+		}
+	},
 })
 
 // sequenceOptimizerCost: sequences have no size before they are spelled out.

@@ -44,6 +44,10 @@ var _ = ir.Register(ir.Op{
 		c.Set(1, sequenceOf(out))
 		return nil
 	},
-	Kernel:  ir.NoKernel("sequences of tensors have no device form"),
-	Samples: func() []ir.Sample { return nil }, // samples hold tensors only
+	Kernel: ir.NoKernel("sequences of tensors have no device form"),
+	Samples: func() []ir.Sample {
+		v := func(x ...float64) *ir.Tensor { return floats([]int64{int64(len(x))}, x...) }
+		return []ir.Sample{{Name: "two weights", In: []*ir.Tensor{v(0.25), nil, nil}, NumOut: 2,
+			Seqs: map[int]ir.Sequence{1: {v(1, -2), v(3)}, 2: {v(0.5, 4), v(-1)}}}}
+	},
 })
