@@ -28,8 +28,8 @@ type Options struct {
 	// 0 runs the steps in the order in which they are issued.
 	Order uint64
 
-	// Steps is how often the step runs; 0 stands for once. Each draws its own
-	// random numbers.
+	// Steps is how often the step runs; 0 stands for once. They draw as steps
+	// Step, Step+1, … and the outputs are those of the last.
 	Steps int
 
 	// Blind runs a step whatever its inputs' bytes hold, instead of reporting
