@@ -155,7 +155,7 @@ func gatherElementsGradByOneHot(c *ir.GradCtx, axis int64) error {
 		}
 	}
 	depth := c.Op("Reshape", []*ir.Value{c.DimOf(x, a), c.Int64s()})
-	hot := c.Op("OneHot", []*ir.Value{ids, depth, c.Const(ir.FromFloats(ir.Float, []float64{0, 1}, 2))}, ir.IntAttr("axis", int64(a)))
+	hot := c.Op("OneHot", []*ir.Value{c.Cast(ids, ir.Int64), depth, c.Const(ir.FromFloats(ir.Float, []float64{0, 1}, 2))}, ir.IntAttr("axis", int64(a)))
 	prod := c.Mul(c.Cast(hot, dy.Type.DType), c.Unsqueeze(dy, int64(a)))
 	c.Set(0, c.Like(c.ReduceSum(prod, false, int64(a)+1), x))
 	return nil
