@@ -1,6 +1,9 @@
 package ir
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Edit is the one way passes change a graph. Edges change at once; insertions
 // and removals reach Graph.Nodes together when Done is called, which keeps
@@ -69,12 +72,13 @@ func (e *Edit) ReplaceUses(old, with *Value) error {
 	if !old.Type.Equal(with.Type) {
 		return fmt.Errorf("BUG: %q of type %s cannot stand for %q of type %s", with.Name, with.Type, old.Name, old.Type)
 	}
-	for _, u := range append([]Use{}, old.uses...) {
-		if u.Port >= 0 {
+	for _, u := range slices.Clone(old.uses) {
+		switch {
+		case u.Port < 0 && slices.Contains(u.Node.Captures, old):
+			e.ReplaceCapture(u.Node, old, with)
+		case u.Port >= 0 && u.Node.In[u.Port] == old:
 			e.SetInput(u.Node, u.Port, with)
-			continue
 		}
-		e.ReplaceCapture(u.Node, old, with)
 	}
 	for i, out := range e.g.Outputs {
 		if out == old {
@@ -91,31 +95,30 @@ func (e *Edit) ReplaceCapture(owner *Node, old, with *Value) {
 		sub.Walk(func(n *Node) {
 			for i, v := range n.In {
 				if v == old {
-					n.In[i] = with
-					n.Raw = nil
+					e.SetInput(n, i, with)
 				}
 			}
-			for i, v := range n.Captures {
-				if v == old {
-					n.Captures[i] = with
-				}
+			if slices.Contains(n.Captures, old) {
+				n.SetCaptures(replaced(n.Captures, old, with))
+				n.Raw = nil
 			}
 		})
-		for i, v := range sub.Outputs {
-			if v == old {
-				sub.Outputs[i] = with
-			}
-		}
+		sub.Outputs = replaced(sub.Outputs, old, with)
 	}
-	captures := append([]*Value{}, owner.Captures...)
-	for i, v := range captures {
-		if v == old {
-			captures[i] = with
-		}
-	}
-	owner.SetCaptures(captures)
+	owner.SetCaptures(replaced(owner.Captures, old, with))
 	owner.Raw = nil
 	e.changes++
+}
+
+// replaced is vs with one value in place of another.
+func replaced(vs []*Value, old, with *Value) []*Value {
+	out := slices.Clone(vs)
+	for i, v := range out {
+		if v == old {
+			out[i] = with
+		}
+	}
+	return out
 }
 
 // Remove takes a node out of the graph. It is an error if an output is still

@@ -2,6 +2,7 @@ package ir
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -301,12 +302,18 @@ func (g *Graph) NewNode(s NodeSpec) *Node {
 	return n
 }
 
-// SetCaptures records the outer values that a node's subgraphs read; the
-// loader calls it once the subgraphs are built.
+// SetCaptures records the outer values that a node's subgraphs read, each
+// once; the loader calls it once the subgraphs are built.
 func (n *Node) SetCaptures(vs []*Value) {
 	for _, v := range n.Captures {
 		v.dropUse(Use{n, -1})
 	}
+	seen := map[*Value]bool{}
+	vs = slices.DeleteFunc(slices.Clone(vs), func(v *Value) bool {
+		again := seen[v]
+		seen[v] = true
+		return again
+	})
 	n.Captures = vs
 	for _, v := range vs {
 		v.uses = append(v.uses, Use{n, -1})

@@ -23,6 +23,8 @@ var planPass = Pass{
 	Run: runPlan,
 }
 
+// runPlan without a budget keeps everything; only what follows from weights
+// alone is made again, as in the unplanned peak that shares are taken of.
 func runPlan(c *Context) (Result, error) {
 	ladder, err := c.Problem.Search(plan.Options{})
 	if err != nil {
@@ -38,9 +40,14 @@ func runPlan(c *Context) (Result, error) {
 	c.Metrics.HostBudget = c.hostBudget()
 	budget := c.Options.Budget.Limit(c.Metrics.Persistent+c.Metrics.OutputBytes, c.Metrics.PeakUnplanned)
 	c.Metrics.Budget = budget
+	if budget == 0 {
+		c.placement, err = placed(c, c.Problem.Initial())
+		c.Schedule = c.placement.schedule
+		return Result{Stats: []ir.KV{stat("rungs", len(ladder.Rungs))}}, err
+	}
 	tried := 0
 	for _, r := range ladder.Rungs {
-		if budget > 0 && c.Metrics.Persistent+r.Peak > budget || r.HostPeak > c.hostBudget() {
+		if c.Metrics.Persistent+r.Peak > budget || r.HostPeak > c.hostBudget() {
 			continue
 		}
 		p, err := placed(c, r.Choice)
@@ -48,7 +55,7 @@ func runPlan(c *Context) (Result, error) {
 			return Result{}, err
 		}
 		tried++
-		if budget > 0 && p.height > budget || p.host.Height > c.hostBudget() {
+		if p.height > budget || p.host.Height > c.hostBudget() {
 			continue
 		}
 		c.Schedule, c.placement = p.schedule, p

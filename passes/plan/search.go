@@ -49,6 +49,9 @@ func (p *Problem) Search(opt Options) (*Ladder, error) {
 		paths = append(paths, walker{swap: true}, walker{remat: true})
 	}
 	var l Ladder
+	if s, err := p.build(f, p.keepAll()); err == nil {
+		l.Rungs = append(l.Rungs, Rung{p.keepAll(), s.Peak, s.HostPeak, s.Time, s.Stall, s.Extra})
+	}
 	for _, w := range paths {
 		w.p, w.f, w.opt = p, f, opt
 		if err := w.walk(&l); err != nil {
@@ -60,6 +63,9 @@ func (p *Problem) Search(opt Options) (*Ladder, error) {
 	})
 	return &l, nil
 }
+
+// keepAll keeps even what follows from weights alone: nothing runs twice.
+func (p *Problem) keepAll() []Choice { return make([]Choice, len(p.Tensors)) }
 
 // walker follows one path: while some tensor idles across the peak, it lets
 // go of those that cost least per byte.
