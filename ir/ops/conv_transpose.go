@@ -71,6 +71,9 @@ func convTransposeWindow(n *ir.Node, spatial int, kernel []int64) (w window, out
 	if w, err = windowOf(n, spatial, kernel); err != nil {
 		return w, nil, nil, err
 	}
+	if pads, _ := n.IntList("pads"); w.auto != "" && !allZero(pads) {
+		return w, nil, nil, n.Errorf("shape", "auto_pad %s contradicts pads %v", w.auto, pads)
+	}
 	if outPad, err = windowList(n, "output_padding", spatial, 0); err != nil {
 		return w, nil, nil, err
 	}

@@ -107,8 +107,14 @@ func dftInfer(c *ir.InferCtx) error {
 	if !ok && known {
 		return c.Errorf("the axis is out of range for %s", x)
 	}
+	if parts := x.Dims[x.Rank()-1]; f.onesided && (parts.Equal(ir.N(1)) && f.inverse || parts.Equal(ir.N(2)) && !f.inverse) {
+		return c.Errorf("a one-sided transform goes from real to complex numbers and its inverse back; the input is %s", x)
+	}
 	if !known {
 		shape := c.FreshShape(x.Rank())
+		if !f.onesided && !c.Has(1) { // whatever the axis, its extent stays
+			copy(shape.Dims, x.Dims)
+		}
 		shape.Dims[x.Rank()-1] = ir.N(f.outParts())
 		c.SetTensor(0, c.DType(0), shape)
 		return nil
@@ -163,6 +169,9 @@ func dftEval(c *ir.EvalCtx) error {
 		return c.Errorf("the last axis of %v holds neither real numbers nor real and imaginary parts", x.Dims)
 	}
 	f := fourierOf(c.Node)
+	if f.onesided && (parts == 1) == f.inverse {
+		return c.Errorf("a one-sided transform goes from real to complex numbers and its inverse back; the input is %v", x.Dims)
+	}
 	n := x.Dims[axis]
 	if f.inverse && f.onesided {
 		n = 2 * (n - 1)

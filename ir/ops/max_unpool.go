@@ -11,16 +11,26 @@ var _ = ir.Register(ir.Op{
 	Infer: maxUnpoolInfer,
 	Axes:  ir.NoAxes,
 	Cost:  ir.PointwiseCost(0),
-	// dx[i] = dy at the position of x[i]; the same index in Y if Y has the
-	// natural shape.
+	// dx[i] = dy at the position of x[i].
 	Grad: ir.GradOf(func(c *ir.GradCtx) error {
-		if c.In(2) != nil {
-			return c.Node.Errorf("grad", "the gradient with an explicit output_shape is not derived")
-		}
 		if !c.Needs(0) {
 			return nil
 		}
-		g := c.Op("Gather", []*ir.Value{c.Reshape(c.OutGrad(0), -1), c.In(1)}, ir.IntAttr("axis", 0))
+		dy := c.OutGrad(0)
+		if c.In(2) != nil { // the indices count through the natural shape at the front of Y
+			x, ok := c.In(0).Type.Shape.Static()
+			if !ok {
+				return c.Node.Errorf("grad", "the gradient with an explicit output_shape needs the static shape of %q", c.In(0).Name)
+			}
+			natural, _, err := unpoolDims(c.Node, x, nil)
+			if err != nil {
+				return err
+			}
+			for a, n := range natural {
+				dy = c.SliceAxis(dy, int64(a), 0, n, 1)
+			}
+		}
+		g := c.Op("Gather", []*ir.Value{c.Reshape(dy, -1), c.In(1)}, ir.IntAttr("axis", 0))
 		c.Set(0, c.Like(g, c.In(0)))
 		return nil
 	}),
@@ -70,8 +80,7 @@ var _ = ir.Register(ir.Op{
 		attrs := []ir.Attr{ir.IntsAttr("kernel_shape", 2, 2), ir.IntsAttr("strides", 2, 2)}
 		return []ir.Sample{
 			{Name: "natural", In: []*ir.Tensor{x, at}, Attrs: attrs},
-			{Name: "larger", In: []*ir.Tensor{x, at, ir.FromInts(ir.Int64, []int64{1, 1, 5, 5}, 4)}, Attrs: attrs,
-				NoGradCheck: map[int]string{0: "refused: not derived"}},
+			{Name: "larger", In: []*ir.Tensor{x, at, ir.FromInts(ir.Int64, []int64{1, 1, 5, 5}, 4)}, Attrs: attrs},
 		}
 	},
 })
@@ -124,6 +133,9 @@ func maxUnpoolInfer(c *ir.InferCtx) error {
 	win, err := windowOf(c.Node, x.Rank()-2, nil)
 	if err != nil {
 		return err
+	}
+	if at := c.Shape(1); at.Ranked && at.Rank() != x.Rank() {
+		return c.Errorf("indices %s have another shape than the input %s", at, x)
 	}
 	if c.Has(2) {
 		shape := c.FreshShape(x.Rank())

@@ -64,7 +64,11 @@ func quantizedType(n *ir.Node) (ir.DType, error) {
 		}
 	}
 	if len(n.In) > 2 && n.In[2] != nil && n.In[2].Type.DType != ir.Undefined {
-		return n.In[2].Type.DType, nil
+		zero := n.In[2].Type.DType
+		if d != 0 && d != zero {
+			return ir.Undefined, n.Errorf("shape", "output_dtype %s contradicts the zero point's type %s", d, zero)
+		}
+		return zero, nil
 	}
 	if d == 0 {
 		d = ir.Uint8

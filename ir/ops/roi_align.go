@@ -22,11 +22,15 @@ var _ = ir.Register(ir.Op{
 			return err
 		}
 		shape := c.FreshShape(4)
-		switch {
-		case rois.Ranked:
-			shape.Dims[0] = rois.Dims[0]
-		case idx.Ranked:
-			shape.Dims[0] = idx.Dims[0]
+		for _, s := range []ir.Shape{rois, idx} { // both count the regions; a number says more than a symbol
+			if !s.Ranked {
+				continue
+			}
+			if _, isInt := shape.Dims[0].Int(); !isInt {
+				shape.Dims[0] = s.Dims[0]
+			} else if s.Dims[0].Differ(shape.Dims[0]) {
+				return c.Errorf("regions %s and batch indices %s do not fit", rois, idx)
+			}
 		}
 		if x.Ranked {
 			shape.Dims[1] = x.Dims[1]

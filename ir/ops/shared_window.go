@@ -54,6 +54,11 @@ func windowOf(n *ir.Node, spatial int, kernel []int64) (window, error) {
 	default:
 		return w, n.Errorf("shape", "unknown auto_pad %q", w.auto)
 	}
+	for _, p := range pads {
+		if p < 0 {
+			return w, n.Errorf("shape", "pads %v must not be negative", pads)
+		}
+	}
 	w.padLo, w.padHi = append([]int64{}, pads[:spatial]...), append([]int64{}, pads[spatial:]...)
 	return w, nil
 }
