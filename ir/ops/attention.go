@@ -71,12 +71,34 @@ func attentionViewOf(n *ir.Node, shape func(int) []int64) (a attentionView, ok b
 	return a, ok
 }
 
+// attentionForm refuses combinations of attributes, inputs and outputs that the
+// specification rules out.
+func attentionForm(c *ir.InferCtx) error {
+	for _, name := range []string{"left_window_size", "right_window_size"} {
+		if w := c.Node.Int(name, -1); w < -1 {
+			return c.Errorf("%s is %d; it must be -1 (no limit) or a number of positions", name, w)
+		}
+	}
+	switch {
+	case c.Has(4) != c.Has(5):
+		return c.Errorf("past_key and past_value come together or not at all")
+	case c.HasOut(1) != c.HasOut(2):
+		return c.Errorf("present_key and present_value come together or not at all")
+	case c.Has(4) && c.Has(6):
+		return c.Errorf("a cache (past_key) and nonpad_kv_seqlen exclude each other")
+	}
+	return nil
+}
+
 func attentionInfer(c *ir.InferCtx) error {
 	q, k, v := c.Shape(0), c.Shape(1), c.Shape(2)
 	for _, s := range []ir.Shape{q, k, v} {
 		if s.Ranked && s.Rank() != 3 && s.Rank() != 4 || s.Ranked && q.Ranked && s.Rank() != q.Rank() {
 			return c.Errorf("Q %s, K %s and V %s must all have rank 3 or all rank 4", q, k, v)
 		}
+	}
+	if err := attentionForm(c); err != nil {
+		return err
 	}
 	c.SetTensor(0, c.DType(0), ir.Shape{})
 	c.SetTensor(1, c.DType(1), ir.Shape{})

@@ -76,6 +76,9 @@ func batchNormInfer(c *ir.InferCtx) error {
 	}
 	for i := 1; i < 5; i++ {
 		s := c.Shape(i)
+		if s.Ranked && s.Rank() != 1 && c.Node.Int("spatial", 1) != 0 {
+			return c.Errorf("input %d must be a vector, not %s", i, s)
+		}
 		if x.Rank() >= 2 && s.Rank() == 1 && c.Node.Int("spatial", 1) != 0 && s.Dims[0].Differ(x.Dims[1]) {
 			return c.Errorf("input %d has %s elements, the input %s channels", i, s.Dims[0], x.Dims[1])
 		}

@@ -137,7 +137,7 @@ func softmaxGradAxes(c *ir.GradCtx, y *ir.Value) (axis int64, many []int64, err 
 }
 
 func softmaxInfer(c *ir.InferCtx) error {
-	if r := c.Shape(0).Rank(); r > 0 {
+	if r := c.Shape(0).Rank(); r >= 0 {
 		// Before opset 13 the axis may be the rank: nothing is normalized over.
 		axis := softmaxAxis(c.Node, c.Version)
 		if _, err := c.Axis(axis, r); err != nil && !(c.Version < 13 && axis == int64(r)) {
