@@ -13,24 +13,24 @@ import (
 
 // TestGrad compares each gradient rule with central differences in double,
 // then builds it again for symbolic dims and for the shorter types.
-func TestGrad(t *testing.T) {
-	eachSample(t, func(t *testing.T, op *ir.Op, s ir.Sample) {
-		if op.Grad.Rule == nil || !hasFloatOutput(t, op, s) {
-			return
-		}
-		g := checkDifferences(t, op, s)
-		if g == nil {
-			return
-		}
-		checkOneAtATime(t, op, s, g)
-		checkSymbolic(t, op, s, g)
-		for _, d := range []ir.DType{ir.Float, ir.Float16, ir.BFloat16} {
-			checkShorter(t, op, s, d, g)
-		}
-	})
+func TestGrad(t *testing.T) { checkEach(t, gradSample) }
+
+func gradSample(t testing.TB, op *ir.Op, s ir.Sample) {
+	if op.Grad.Rule == nil || !hasFloatOutput(t, op, s) {
+		return
+	}
+	g := checkDifferences(t, op, s)
+	if g == nil {
+		return
+	}
+	checkOneAtATime(t, op, s, g)
+	checkSymbolic(t, op, s, g)
+	for _, d := range []ir.DType{ir.Float, ir.Float16, ir.BFloat16} {
+		checkShorter(t, op, s, d, g)
+	}
 }
 
-func hasFloatOutput(t *testing.T, op *ir.Op, s ir.Sample) bool {
+func hasFloatOutput(t testing.TB, op *ir.Op, s ir.Sample) bool {
 	return slices.ContainsFunc(mustBuild(t, op, s, asInputs).node.Out, func(v *ir.Value) bool {
 		return v != nil && v.Type.DType.IsFloat()
 	})
@@ -133,7 +133,7 @@ func (g *gradients) collect(vals []*ir.Value, env map[*ir.Value]ir.Datum, needs 
 func all(int) bool { return true }
 
 // checkDifferences compares all input gradients with central differences.
-func checkDifferences(t *testing.T, op *ir.Op, s ir.Sample) *gradients {
+func checkDifferences(t testing.TB, op *ir.Op, s ir.Sample) *gradients {
 	g, err := differentiate(op, s, asConstants, all, all)
 	if err != nil {
 		// A rule may refuse gradients of secondary outputs, but not of the first
@@ -164,7 +164,7 @@ func checkDifferences(t *testing.T, op *ir.Op, s ir.Sample) *gradients {
 	return g
 }
 
-func checkInputDifferences(t *testing.T, op *ir.Op, s ir.Sample, g *gradients, i int) {
+func checkInputDifferences(t testing.TB, op *ir.Op, s ir.Sample, g *gradients, i int) {
 	x := s.In[i].Floats()
 	want := make([]float64, len(x))
 	for k := range x {
@@ -182,7 +182,7 @@ func checkInputDifferences(t *testing.T, op *ir.Op, s ir.Sample, g *gradients, i
 }
 
 // objective is sum(up * out) with element k of input i replaced.
-func (g *gradients) objective(t *testing.T, op *ir.Op, s ir.Sample, i, k int, v float64) float64 {
+func (g *gradients) objective(t testing.TB, op *ir.Op, s ir.Sample, i, k int, v float64) float64 {
 	m := s
 	m.In = slices.Clone(s.In)
 	vals := slices.Clone(s.In[i].Floats())
@@ -208,7 +208,7 @@ func (g *gradients) objective(t *testing.T, op *ir.Op, s ir.Sample, i, k int, v 
 
 // checkOneAtATime asks for one input's gradient alone, and gives one output's
 // gradient alone: no rule may lean on the others being there.
-func checkOneAtATime(t *testing.T, op *ir.Op, s ir.Sample, g *gradients) {
+func checkOneAtATime(t testing.TB, op *ir.Op, s ir.Sample, g *gradients) {
 	seeded := func(o int) bool { return g.seed[o] }
 	for i := range s.In {
 		one, err := differentiate(op, s, asConstants, seeded, func(j int) bool { return j == i })
@@ -255,7 +255,7 @@ func checkOneAtATime(t *testing.T, op *ir.Op, s ir.Sample, g *gradients) {
 
 // checkSymbolic builds the backward graph with symbols for extents and holds
 // its values against the static one's. A rule may refuse, naming the dims.
-func checkSymbolic(t *testing.T, op *ir.Op, s ir.Sample, g *gradients) {
+func checkSymbolic(t testing.TB, op *ir.Op, s ir.Sample, g *gradients) {
 	seeded := func(o int) bool { return g.seed[o] }
 	for _, m := range []mode{sharedSymbols, ownSymbols} {
 		sym, err := differentiate(op, s, m, seeded, all)
@@ -271,7 +271,7 @@ func checkSymbolic(t *testing.T, op *ir.Op, s ir.Sample, g *gradients) {
 
 // checkShorter builds the backward graph for a shorter type: gradients keep
 // the stored type and stay near.
-func checkShorter(t *testing.T, op *ir.Op, s ir.Sample, d ir.DType, g *gradients) {
+func checkShorter(t testing.TB, op *ir.Op, s ir.Sample, d ir.DType, g *gradients) {
 	short, ok := retyped(op, s, d)
 	if !ok {
 		return
@@ -287,7 +287,7 @@ func checkShorter(t *testing.T, op *ir.Op, s ir.Sample, d ir.DType, g *gradients
 	}
 }
 
-func compareGrads(t *testing.T, what string, got, want []*ir.Tensor, tol float64) {
+func compareGrads(t testing.TB, what string, got, want []*ir.Tensor, tol float64) {
 	t.Helper()
 	for i := range want {
 		var a, b []float64

@@ -80,7 +80,7 @@ func (p *program) place(data []byte, n int64) int64 {
 }
 
 // addSample adds the runs of one sample in all types.
-func (p *program) addSample(t *testing.T, op *ir.Op, s ir.Sample) {
+func (p *program) addSample(t testing.TB, op *ir.Op, s ir.Sample) {
 	if op.Kernel.Make == nil {
 		return
 	}
@@ -93,7 +93,7 @@ func (p *program) addSample(t *testing.T, op *ir.Op, s ir.Sample) {
 	}
 }
 
-func (p *program) addNode(t *testing.T, op *ir.Op, s ir.Sample, name string) {
+func (p *program) addNode(t testing.TB, op *ir.Op, s ir.Sample, name string) {
 	b, err := build(op, s, asConstants)
 	if err != nil {
 		t.Errorf("%s: %v", name, err)
@@ -137,7 +137,7 @@ func aliasFits(b *built, want []ir.Datum, a ir.Alias) bool {
 }
 
 // addRun places the buffers and makes the call.
-func (p *program) addRun(t *testing.T, r kernelRun, b *built, k ir.Kernel, cost ir.Cost) {
+func (p *program) addRun(t testing.TB, r kernelRun, b *built, k ir.Kernel, cost ir.Cost) {
 	for _, d := range b.args {
 		off := int64(-1)
 		if x, ok := d.(*ir.Tensor); ok {
@@ -436,7 +436,7 @@ func (p *program) compile(gxx, dir string) (string, error) {
 }
 
 // execute runs the program, going on behind a run that crashes.
-func (p *program) execute(t *testing.T, exe, dir string) map[int]bool {
+func (p *program) execute(t testing.TB, exe, dir string) map[int]bool {
 	p.before = slices.Clone(p.arena)
 	file := filepath.Join(dir, "arena")
 	crashed := map[int]bool{}
@@ -467,7 +467,7 @@ func (p *program) execute(t *testing.T, exe, dir string) map[int]bool {
 
 // check compares the run's outputs with the reference, and sees that nothing
 // else changed.
-func (r *kernelRun) check(t *testing.T, arena, before []byte) {
+func (r *kernelRun) check(t testing.TB, arena, before []byte) {
 	for o, d := range r.want {
 		want, ok := d.(*ir.Tensor)
 		if !ok {

@@ -49,6 +49,11 @@ func eachSample(t *testing.T, f func(t *testing.T, op *ir.Op, s ir.Sample)) {
 	}
 }
 
+// checkEach is eachSample of a check that a recorder can run, too.
+func checkEach(t *testing.T, check func(t testing.TB, op *ir.Op, s ir.Sample)) {
+	eachSample(t, func(t *testing.T, op *ir.Op, s ir.Sample) { check(t, op, s) })
+}
+
 func TestSamplesNamed(t *testing.T) {
 	for _, op := range selected(t) {
 		seen := map[string]bool{}
@@ -75,30 +80,30 @@ var withoutSamples = map[string]string{
 
 // TestInfer holds inference against evaluation, however much of the inputs is
 // known: everything, types alone, symbols for dims, no ranks.
-func TestInfer(t *testing.T) {
-	eachSample(t, func(t *testing.T, op *ir.Op, s ir.Sample) {
-		checkPorts(t, op, s)
-		want := mustEval(t, mustBuild(t, op, s, asConstants))
-		for _, m := range []mode{asConstants, asInputs, ownSymbols, sharedSymbols, unranked} {
-			b, err := build(op, s, m)
-			if err != nil {
-				if m != unranked { // a rule may need ranks, and say so
-					t.Errorf("inference with %s: %v", m, err)
-				}
-				continue
+func TestInfer(t *testing.T) { checkEach(t, inferSample) }
+
+func inferSample(t testing.TB, op *ir.Op, s ir.Sample) {
+	checkPorts(t, op, s)
+	want := mustEval(t, mustBuild(t, op, s, asConstants))
+	for _, m := range []mode{asConstants, asInputs, ownSymbols, sharedSymbols, unranked} {
+		b, err := build(op, s, m)
+		if err != nil {
+			if m != unranked { // a rule may need ranks, and say so
+				t.Errorf("inference with %s: %v", m, err)
 			}
-			for i, v := range b.node.Out {
-				if v != nil {
-					checkInferred(t, fmt.Sprintf("%s, output %d", m, i), b, v, want[i])
-				}
+			continue
+		}
+		for i, v := range b.node.Out {
+			if v != nil {
+				checkInferred(t, fmt.Sprintf("%s, output %d", m, i), b, v, want[i])
 			}
 		}
-		checkBadNodes(t, op, s)
-	})
+	}
+	checkBadNodes(t, op, s)
 }
 
 // checkPorts holds the sample's types against the declared ones.
-func checkPorts(t *testing.T, op *ir.Op, s ir.Sample) {
+func checkPorts(t testing.TB, op *ir.Op, s ir.Sample) {
 	bound := map[string]ir.DType{}
 	for i, x := range s.In {
 		if absent(s, i) {
@@ -149,7 +154,7 @@ func portTypes(op *ir.Op, p ir.Port) (ir.DTypeSet, bool) {
 }
 
 // checkInferred compares an inferred type and known elements with the value.
-func checkInferred(t *testing.T, what string, b *built, v *ir.Value, got ir.Datum) {
+func checkInferred(t testing.TB, what string, b *built, v *ir.Value, got ir.Datum) {
 	t.Helper()
 	x, ok := got.(*ir.Tensor)
 	if !ok {
@@ -193,7 +198,7 @@ func checkInferred(t *testing.T, what string, b *built, v *ir.Value, got ir.Datu
 
 // checkBadNodes hands the rules nodes that no valid model has. Any error will
 // do; a panic will not.
-func checkBadNodes(t *testing.T, op *ir.Op, s ir.Sample) {
+func checkBadNodes(t testing.TB, op *ir.Op, s ir.Sample) {
 	try := func(what string, s ir.Sample) {
 		defer func() {
 			if r := recover(); r != nil {
@@ -231,93 +236,93 @@ func checkBadNodes(t *testing.T, op *ir.Op, s ir.Sample) {
 
 // TestEval compares evaluation with the sample's expected values, and with
 // itself: a pure operator gives the same bits under any random stream.
-func TestEval(t *testing.T) {
-	eachSample(t, func(t *testing.T, op *ir.Op, s ir.Sample) {
-		b := mustBuild(t, op, s, asConstants)
-		first := mustEval(t, b)
-		b2 := mustBuild(t, op, s, asConstants)
-		if pure, _ := op.Recompute.OK(); pure {
-			b2.seed, b2.step = 99, 77
+func TestEval(t *testing.T) { checkEach(t, evalSample) }
+
+func evalSample(t testing.TB, op *ir.Op, s ir.Sample) {
+	b := mustBuild(t, op, s, asConstants)
+	first := mustEval(t, b)
+	b2 := mustBuild(t, op, s, asConstants)
+	if pure, _ := op.Recompute.OK(); pure {
+		b2.seed, b2.step = 99, 77
+	}
+	again := mustEval(t, b2)
+	for i := range first {
+		if !sameBits(first[i], again[i]) {
+			t.Errorf("output %d differs between two evaluations; is the operator pure?", i)
 		}
-		again := mustEval(t, b2)
-		for i := range first {
-			if !sameBits(first[i], again[i]) {
-				t.Errorf("output %d differs between two evaluations; is the operator pure?", i)
-			}
+	}
+	for i, w := range s.Want {
+		if w == nil {
+			continue
 		}
-		for i, w := range s.Want {
-			if w == nil {
-				continue
-			}
-			got, ok := first[i].(*ir.Tensor)
-			if !ok {
-				t.Errorf("output %d is missing", i)
-				continue
-			}
-			if diff := compare(got, w, tolerance(w.DType)); diff != "" {
-				t.Errorf("output %d: %s", i, diff)
-			}
+		got, ok := first[i].(*ir.Tensor)
+		if !ok {
+			t.Errorf("output %d is missing", i)
+			continue
 		}
-	})
+		if diff := compare(got, w, tolerance(w.DType)); diff != "" {
+			t.Errorf("output %d: %s", i, diff)
+		}
+	}
 }
 
 // TestCost bounds what a node may claim to do.
-func TestCost(t *testing.T) {
-	eachSample(t, func(t *testing.T, op *ir.Op, s ir.Sample) {
-		b := mustBuild(t, op, s, asConstants)
-		c, err := ir.NewNodeCtx(b.node)
-		if err != nil {
-			return // data-dependent sizes have no cost
+func TestCost(t *testing.T) { checkEach(t, costSample) }
+
+func costSample(t testing.TB, op *ir.Op, s ir.Sample) {
+	b := mustBuild(t, op, s, asConstants)
+	c, err := ir.NewNodeCtx(b.node)
+	if err != nil {
+		return // data-dependent sizes have no cost
+	}
+	cost := op.Cost(c)
+	read, write := c.Traffic()
+	if cost.FLOPs < 0 || cost.Workspace < 0 || cost.Read < 0 || cost.Write < 0 {
+		t.Errorf("negative cost %+v", cost)
+	}
+	if cost.Unit == ir.NoCompute {
+		if cost.FLOPs+cost.Read+cost.Write+cost.Workspace != 0 {
+			t.Errorf("a node that does not compute costs %+v", cost)
 		}
-		cost := op.Cost(c)
-		read, write := c.Traffic()
-		if cost.FLOPs < 0 || cost.Workspace < 0 || cost.Read < 0 || cost.Write < 0 {
-			t.Errorf("negative cost %+v", cost)
-		}
-		if cost.Unit == ir.NoCompute {
-			if cost.FLOPs+cost.Read+cost.Write+cost.Workspace != 0 {
-				t.Errorf("a node that does not compute costs %+v", cost)
-			}
-			return
-		}
-		// A copying operator (Expand) may read one element once for each
-		// output element, never more.
-		if cost.Read > max(read, write) {
-			t.Errorf("reads %d bytes, inputs have %d and outputs %d", cost.Read, read, write)
-		}
-		if cost.Write != write {
-			t.Errorf("writes %d bytes, outputs have %d", cost.Write, write)
-		}
-	})
+		return
+	}
+	// A copying operator (Expand) may read one element once for each
+	// output element, never more.
+	if cost.Read > max(read, write) {
+		t.Errorf("reads %d bytes, inputs have %d and outputs %d", cost.Read, read, write)
+	}
+	if cost.Write != write {
+		t.Errorf("writes %d bytes, outputs have %d", cost.Write, write)
+	}
 }
 
 // TestAliases holds InPlace and View against the ports and the values.
-func TestAliases(t *testing.T) {
-	eachSample(t, func(t *testing.T, op *ir.Op, s ir.Sample) {
-		for _, a := range op.InPlace {
-			if _, ok := port(op.In, a.In); !ok {
-				t.Errorf("InPlace names input %d of %d", a.In, len(op.In))
-			}
-			if _, ok := port(op.Out, a.Out); !ok {
-				t.Errorf("InPlace names output %d of %d", a.Out, len(op.Out))
-			}
+func TestAliases(t *testing.T) { checkEach(t, aliasSample) }
+
+func aliasSample(t testing.TB, op *ir.Op, s ir.Sample) {
+	for _, a := range op.InPlace {
+		if _, ok := port(op.In, a.In); !ok {
+			t.Errorf("InPlace names input %d of %d", a.In, len(op.In))
 		}
-		if op.View == nil {
-			return
+		if _, ok := port(op.Out, a.Out); !ok {
+			t.Errorf("InPlace names output %d of %d", a.Out, len(op.Out))
 		}
-		b := mustBuild(t, op, s, asConstants)
-		out := mustEval(t, b)
-		for i := range b.node.Out {
-			in := op.View(b.node, i)
-			if in < 0 {
-				continue
-			}
-			x, y := b.args[in].(*ir.Tensor), out[i].(*ir.Tensor)
-			if !bytes.Equal(x.Data, y.Data) {
-				t.Errorf("output %d is declared a view of input %d but holds other bytes", i, in)
-			}
+	}
+	if op.View == nil {
+		return
+	}
+	b := mustBuild(t, op, s, asConstants)
+	out := mustEval(t, b)
+	for i := range b.node.Out {
+		in := op.View(b.node, i)
+		if in < 0 {
+			continue
 		}
-	})
+		x, y := b.args[in].(*ir.Tensor), out[i].(*ir.Tensor)
+		if !bytes.Equal(x.Data, y.Data) {
+			t.Errorf("output %d is declared a view of input %d but holds other bytes", i, in)
+		}
+	}
 }
 
 // TestRegisterRefuses deletes one mandatory field after the other.
