@@ -224,12 +224,12 @@ void batch_norm(Stream& s, const T* x, const S* scale, const S* bias, const M* m
   });
 }`
 
-// batchNormGrad: with xhat = (x - mean) * inv, the sums over all axes but the
-// channel's, and n elements in each sum,
+// batchNormGrad: with m = x - mean, inv = 1/sqrt(var + eps), means and sums over
+// all axes but the channel's,
 //
-//	dscale = sum(dy * xhat), dbias = sum(dy)
-//	dx = scale * inv * (dy - dbias/n - xhat * dscale/n)   in training
-//	dx = scale * inv * dy                                 with given statistics
+//	dscale = inv * sum(dy * m), dbias = sum(dy)
+//	dx = scale * inv * (dy - mean(dy) - m * inv^2 * mean(dy * m))   in training
+//	dx = scale * inv * dy                                           with given statistics
 //
 // in the statistics' precision. Given statistics are differentiated as the
 // inputs they are; whether running statistics are parameters is not decided
@@ -250,22 +250,27 @@ func batchNormGrad(c *ir.GradCtx) error {
 		return err
 	}
 	g := newBatchNormGrad(c, b)
-	if c.Needs(0) {
-		dx := g.dy
-		if b.training {
-			dx = c.Sub(dx, g.mean(g.dy))
-			dx = c.Sub(dx, c.Mul(g.xhat, g.mean(c.Mul(g.dy, g.xhat))))
-		}
-		c.Set(0, c.Cast(c.Mul(dx, c.Mul(g.scale, g.inv)), x.Type.DType))
+	var moment *ir.Value // dy * m
+	if c.Needs(0) && b.training || c.Needs(1) || c.Needs(4) && !b.training {
+		moment = c.Mul(g.dy, g.mid)
 	}
 	if c.Needs(1) {
-		c.Set(1, c.Cast(g.sum(c.Mul(g.dy, g.xhat)), c.In(1).Type.DType))
+		c.Set(1, c.Cast(c.Mul(g.sum(moment), c.Reshape(g.inv, -1)), c.In(1).Type.DType))
 	}
 	if c.Needs(2) {
 		c.Set(2, c.Cast(g.sum(g.dy), c.In(2).Type.DType))
 	}
+	if c.Needs(0) {
+		gain := c.Mul(g.scale, g.inv)
+		dx := g.dy
+		if b.training {
+			slope := c.Mul(c.Mul(g.inv, g.inv), g.mean(moment))
+			dx = c.Sub(c.Sub(dx, g.mean(g.dy)), c.Mul(g.mid, slope))
+		}
+		c.Set(0, c.Cast(c.Mul(dx, gain), x.Type.DType))
+	}
 	if !b.training {
-		g.givenStatistics(c)
+		g.givenStatistics(c, moment)
 	}
 	return nil
 }
@@ -273,10 +278,10 @@ func batchNormGrad(c *ir.GradCtx) error {
 // batchNormGradParts are values that the gradients share; per-channel ones
 // have the shape [1, C, 1…] or [C, 1…].
 type batchNormGradParts struct {
-	c               *ir.GradCtx
-	axes            []int64
-	dy, xhat        *ir.Value
-	scale, inv, mid *ir.Value // mid is x - mean
+	c          *ir.GradCtx
+	axes       []int64
+	dy, mid    *ir.Value // mid is x - mean
+	scale, inv *ir.Value
 }
 
 func newBatchNormGrad(c *ir.GradCtx, b batchNorm) *batchNormGradParts {
@@ -305,7 +310,6 @@ func newBatchNormGrad(c *ir.GradCtx, b batchNorm) *batchNormGradParts {
 	default:
 		g.mid, g.inv = c.Sub(x, channel(c.In(3))), inverseRoot(c, channel(c.In(4)), b.eps)
 	}
-	g.xhat = c.Mul(g.mid, g.inv)
 	return g
 }
 
@@ -318,8 +322,8 @@ func (g *batchNormGradParts) mean(v *ir.Value) *ir.Value { return g.c.ReduceMean
 func (g *batchNormGradParts) sum(v *ir.Value) *ir.Value  { return g.c.ReduceSum(v, false, g.axes...) }
 
 // givenStatistics: dmean = -sum(dy) * scale * inv and
-// dvar = -sum(dy * (x - mean)) * scale * inv^3 / 2.
-func (g *batchNormGradParts) givenStatistics(c *ir.GradCtx) {
+// dvar = -sum(dy * m) * scale * inv^3 / 2.
+func (g *batchNormGradParts) givenStatistics(c *ir.GradCtx, moment *ir.Value) {
 	flat := func(v *ir.Value) *ir.Value { return c.Reshape(v, -1) }
 	scale, inv := flat(g.scale), flat(g.inv)
 	if c.Needs(3) {
@@ -327,7 +331,7 @@ func (g *batchNormGradParts) givenStatistics(c *ir.GradCtx) {
 		c.Set(3, c.Like(c.Cast(d, c.In(3).Type.DType), c.In(3)))
 	}
 	if c.Needs(4) {
-		d := c.Mul(g.sum(c.Mul(g.dy, g.mid)), c.Mul(scale, c.Mul(inv, c.Mul(inv, inv))))
+		d := c.Mul(g.sum(moment), c.Mul(scale, c.Mul(inv, c.Mul(inv, inv))))
 		c.Set(4, c.Like(c.Cast(c.MulScalar(d, -0.5), c.In(4).Type.DType), c.In(4)))
 	}
 }
