@@ -1,10 +1,13 @@
 package place
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // climb improves by first fit alone: it packs in several orders, and then again
-// and again with the buffers that stood above the bound moved to the front. Those
-// are few, and once they stand low the others still find room.
+// and again, each time with the buffers that have stood above the goal most often
+// in front. Those are few, and once they stand low the others still find room.
 type climb struct {
 	s     *solver
 	f     *packer
@@ -15,14 +18,16 @@ type climb struct {
 
 // lane is one order on its way.
 type lane struct {
-	order  []int32
-	height int64 // of the last packing
-	best   int64 // of this lane
-	stale  int   // packings since best fell
+	order []int32
+	rank  []int32 // by item: place in the order that the lane began with
+	blame []int32 // by item: packings in which it stood above the goal
+	best  int64
+	stale int // packings since best fell
 }
 
-// stale lanes are given up after this many packings without progress.
-const staleLimit = 40
+// patience is the number of packings without progress, beside one for each item,
+// after which a lane is given up.
+const patience = 30
 
 func newClimb(s *solver) *climb {
 	c := &climb{s: s, f: newPacker(s.in)}
@@ -50,8 +55,12 @@ func (c *climb) start() {
 }
 
 func (c *climb) launch(order []int32) {
-	c.lanes = append(c.lanes, lane{order: order, best: never})
-	c.s.spend(8 * int64(c.s.in.n))
+	l := lane{order: order, best: never, rank: make([]int32, len(order)), blame: make([]int32, len(order))}
+	for i, k := range order {
+		l.rank[k] = int32(i)
+	}
+	c.lanes = append(c.lanes, l)
+	c.s.spend(8 * int64(len(order)))
 	c.pack(&c.lanes[len(c.lanes)-1])
 }
 
@@ -78,46 +87,41 @@ func (s *solver) hinted() []int32 {
 
 func (c *climb) pack(l *lane) {
 	c.f.work = 0
-	l.height = c.f.pack(l.order)
+	height := c.f.pack(l.order)
 	c.s.spend(c.f.work)
-	c.s.offer(c.f.off, l.height)
+	c.s.offer(c.f.off, height)
 	l.stale++
-	if l.height < l.best {
-		l.best, l.stale = l.height, 0
+	if height < l.best {
+		l.best, l.stale = height, 0
 	}
 	if c.s.tech.Promote {
 		c.promote(l)
 	}
 }
 
-// promote moves the items that stand above the goal to the front.
+// promote blames the items that stand above the goal and sorts by blame.
 func (c *climb) promote(l *lane) {
 	in := c.s.in
 	goal := c.s.lower
 	if c.s.limit < never {
 		goal = c.s.limit
 	}
-	high := func(k int32) bool { return c.f.off[k]+in.size[k] > goal }
-	next := make([]int32, 0, in.n)
-	for _, k := range l.order {
-		if high(k) {
-			next = append(next, k)
+	for k := range l.blame {
+		if c.f.off[k]+in.size[k] > goal {
+			l.blame[k]++
 		}
 	}
-	for _, k := range l.order {
-		if !high(k) {
-			next = append(next, k)
-		}
-	}
-	if slices.Equal(next, l.order) {
-		l.stale = staleLimit
-	}
-	l.order = next
+	slices.SortFunc(l.order, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(l.blame[b], l.blame[a]), cmp.Compare(l.rank[a], l.rank[b]))
+	})
+	c.s.spend(4 * int64(in.n))
 }
+
+func (c *climb) live(l *lane) bool { return l.stale < patience+len(l.order) }
 
 // useful reports whether there is a lane left that may improve.
 func (c *climb) useful() bool {
-	return c.s.tech.Promote && c.affordable() && slices.ContainsFunc(c.lanes, func(l lane) bool { return l.stale < staleLimit })
+	return c.s.tech.Promote && c.affordable() && slices.ContainsFunc(c.lanes, func(l lane) bool { return c.live(&l) })
 }
 
 // step packs once more: every other time in the lane that stands lowest, else in
@@ -126,14 +130,14 @@ func (c *climb) step() {
 	c.turn++
 	pick := -1
 	if c.turn%2 == 0 {
-		for i, l := range c.lanes {
-			if l.stale < staleLimit && (pick < 0 || l.best < c.lanes[pick].best) {
+		for i := range c.lanes {
+			if l := &c.lanes[i]; c.live(l) && (pick < 0 || l.best < c.lanes[pick].best) {
 				pick = i
 			}
 		}
 	}
 	for i := c.turn / 2; pick < 0; i++ {
-		if c.lanes[i%len(c.lanes)].stale < staleLimit {
+		if c.live(&c.lanes[i%len(c.lanes)]) {
 			pick = i % len(c.lanes)
 		}
 	}

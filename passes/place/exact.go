@@ -30,82 +30,72 @@ type exact struct {
 	plan strategy
 
 	cover  [][]int32 // by section: items live there
+	enter  [][]int32 // by section: items one of whose spans starts there
 	floor  []int64   // by section: no further buffer lies below this
 	base   []int64   // by section: top of the highest buffer placed
 	rest   []int64   // by section: sum of sizes still to place
+	cross  []int32   // by section: items to place that live here and one before
+	born   []uint64  // by section: names of the items to place that start here, mixed
+	weight []float64 // by section: grows with each failure there
 	low    []int64   // by item: no offset below this is possible
 	done   []bool    // by item: placed
 	off    []int64   // by item: offset when placed
 	twin   []int32   // by item: the one before it that is just like it, or -1
 	name   []uint64  // by item: random bits for hashing
-	weight []float64 // by section: grows with each failure there
-	watch  []int32   // by section: an item likely to lie on the floor
-	run    []int32   // by section: scratch of one node
-	level  []int32   // by section: end of the stretch of equal floor; scratch
 
+	watch watches
 	trail []change
-	stack []int32 // memory for the item lists of the nodes on the path
+	dirty []int32 // sections to settle
+	stack []int32 // memory for lists of the nodes on the path
+	run   []int32 // by section: scratch of one node
 	dead  *deadSet
 	work  int64 // steps left; negative means stop
 	halt  func() bool
 	nodes int64
 }
 
-// change is an entry to undo: floor, base or low had value old.
+// change is an entry to undo.
 type change struct {
-	what *int64
+	what kind
+	at   int32
 	old  int64
 }
 
-// strategy picks sections and orders buffers; see strategies.
-type strategy struct {
-	pick  pickRule
-	score scoreRule
-	noise float64 // scores are multiplied by up to 1+noise
-	seed  uint64
-}
-
-type pickRule int8
+type kind int8
 
 const (
-	pickLowest  pickRule = iota // the lowest floor
-	pickFewest                  // the fewest choices
-	pickTrouble                 // the fewest choices per failure seen
-)
-
-type scoreRule int8
-
-const (
-	scoreSize scoreRule = iota
-	scoreLife
-	scoreArea
-	scoreSmall
+	changedFloor kind = iota
+	changedBase
+	changedLow
+	changedWatch
+	placedItem
 )
 
 func newExact(in *instance, tech *Techniques) *exact {
 	n, m := in.n, len(in.load)
-	x := &exact{in: in, tech: tech, dead: newDeadSet(),
-		floor: make([]int64, m), base: make([]int64, m), rest: make([]int64, m),
-		weight: make([]float64, m), watch: make([]int32, m), run: make([]int32, m+1), level: make([]int32, m),
-		cover: make([][]int32, m),
-		low:   make([]int64, n), done: make([]bool, n), off: make([]int64, n), twin: make([]int32, n), name: make([]uint64, n)}
+	x := &exact{in: in, tech: tech, dead: newDeadSet(), halt: func() bool { return false },
+		cover: make([][]int32, m), enter: make([][]int32, m),
+		floor: make([]int64, m), base: make([]int64, m), rest: make([]int64, m), cross: make([]int32, m),
+		born: make([]uint64, m), weight: make([]float64, m), run: make([]int32, m+1),
+		low: make([]int64, n), done: make([]bool, n), off: make([]int64, n), twin: make([]int32, n), name: make([]uint64, n)}
+	x.watch = newWatches(n, m)
 	type look struct {
-		life               span
-		size, align, fixed int64
+		life        span
+		size, align int64
 	}
 	last := map[look]int32{}
 	var buf [1]span
 	for k := range int32(n) {
 		x.name[k] = mix64(uint64(k)+1, 0x5bd1e995)
-		l := look{in.life[k], in.size[k], in.align[k], in.fixed[k]}
 		x.twin[k] = -1
-		if in.spans[k] == nil && in.fixed[k] < 0 {
+		if l := (look{in.life[k], in.size[k], in.align[k]}); in.spans[k] == nil && in.fixed[k] < 0 {
 			if j, ok := last[l]; ok {
 				x.twin[k] = j
 			}
 			last[l] = k
 		}
 		for _, s := range in.active(int(k), &buf) {
+			x.enter[s.lo] = append(x.enter[s.lo], k)
 			for t := s.lo; t < s.hi; t++ {
 				x.cover[t] = append(x.cover[t], k)
 			}
@@ -123,14 +113,6 @@ func (x *exact) top() int64 {
 	return top
 }
 
-// mix64 is a fixed bijection that spreads bits.
-func mix64(v, seed uint64) uint64 {
-	v += seed * 0x9e3779b97f4a7c15
-	v = (v ^ v>>30) * 0xbf58476d1ce4e5b9
-	v = (v ^ v>>27) * 0x94d049bb133111eb
-	return v ^ v>>31
-}
-
 // decide looks for a placement whose top is at most ceiling, within the given
 // steps of work.
 func (x *exact) decide(ceiling int64, plan strategy, work int64) verdict {
@@ -139,32 +121,44 @@ func (x *exact) decide(ceiling int64, plan strategy, work int64) verdict {
 	clear(x.floor)
 	clear(x.base)
 	clear(x.done)
+	clear(x.cross)
+	clear(x.born)
 	copy(x.rest, in.load)
-	for _, l := range in.load {
+	x.watch.reset()
+	x.trail, x.stack, x.dirty = x.trail[:0], x.stack[:0], x.dirty[:0]
+	for t, l := range in.load {
 		if l > ceiling {
 			return fails
 		}
+		x.dirty = append(x.dirty, int32(t))
 	}
-	items := x.stack[:0]
 	for k := range int32(in.n) {
-		x.low[k] = x.clear(k, 0)
-		if in.fixed[k] >= 0 {
-			x.low[k] = in.fixed[k]
+		if x.low[k] = in.fixed[k]; x.low[k] < 0 {
+			x.low[k] = x.lowest(k, 0)
 		}
 		if x.low[k]+in.size[k] > ceiling {
 			return fails
 		}
-		items = append(items, k)
+		x.born[in.life[k].lo] ^= x.name[k]
+		x.count(k, 1)
 	}
-	x.stack, x.trail = items, x.trail[:0]
-	v := x.node(items, 0, int32(len(in.load)))
-	x.stack = x.stack[:0]
-	return v
+	if !x.settle() {
+		return fails
+	}
+	return x.node(0, int32(len(in.load)))
 }
 
-// clear returns the lowest offset from at up that k may have, by its alignment
+// count adds d to the number of items that cross into each section of k's life.
+func (x *exact) count(k int32, d int32) {
+	l := x.in.life[k]
+	for t := l.lo + 1; t < l.hi; t++ {
+		x.cross[t] += d
+	}
+}
+
+// lowest returns the lowest offset from at up that k may have, by its alignment
 // and the fixed buffers it conflicts with.
-func (x *exact) clear(k int32, at int64) int64 {
+func (x *exact) lowest(k int32, at int64) int64 {
 	in := x.in
 	at = roundUp(at, in.align[k])
 	for again := len(in.pinned) > 0; again; {
@@ -178,81 +172,127 @@ func (x *exact) clear(k int32, at int64) int64 {
 	return at
 }
 
-func (x *exact) set(p *int64, v int64) {
-	x.trail = append(x.trail, change{p, *p})
-	*p = v
+func (x *exact) setFloor(t int32, v int64) {
+	x.trail = append(x.trail, change{changedFloor, t, x.floor[t]})
+	x.floor[t] = v
 }
 
+// undo takes everything back to a point of the trail.
 func (x *exact) undo(mark int) {
 	for i := len(x.trail) - 1; i >= mark; i-- {
-		c := x.trail[i]
-		*c.what = c.old
+		switch c := x.trail[i]; c.what {
+		case changedFloor:
+			x.floor[c.at] = c.old
+		case changedBase:
+			x.base[c.at] = c.old
+		case changedLow:
+			x.low[c.at] = c.old
+		case changedWatch:
+			x.watch.set(c.at, int32(c.old))
+		case placedItem:
+			x.place(c.at, false)
+		}
 	}
 	x.trail = x.trail[:mark]
 }
 
+// place marks k as placed or, again, to place.
+func (x *exact) place(k int32, done bool) {
+	in := x.in
+	size, d := in.size[k], int32(1)
+	if done {
+		size, d = -size, -1
+	}
+	x.done[k] = done
+	x.born[in.life[k].lo] ^= x.name[k]
+	x.count(k, d)
+	var buf [1]span
+	for _, s := range in.active(int(k), &buf) {
+		for t := s.lo; t < s.hi; t++ {
+			x.rest[t] += size
+		}
+	}
+	x.work -= int64(in.life[k].hi - in.life[k].lo)
+}
+
 // raise lifts the floors of sections [lo,hi) to v and pushes up the items above.
-func (x *exact) raise(items []int32, lo, hi int32, v int64) bool {
+func (x *exact) raise(lo, hi int32, v int64) bool {
 	for t := lo; t < hi; t++ {
 		if x.floor[t] < v {
-			x.set(&x.floor[t], v)
+			x.setFloor(t, v)
 			if x.rest[t] > 0 && v+x.rest[t] > x.cap {
-				x.blame(t)
-				return false
+				return x.blame(t)
 			}
 		}
 	}
-	in := x.in
-	x.work -= int64(len(items))
-	for _, k := range items {
-		l := in.life[k]
-		if x.low[k] >= v || l.lo >= hi || l.hi <= lo || in.spans[k] != nil && !meets(in.spans[k], lo, hi) {
-			continue
-		}
-		if in.fixed[k] >= 0 {
-			x.blame(lo)
+	if !x.push(x.cover[lo], v) {
+		return false
+	}
+	for t := lo + 1; t < hi; t++ {
+		if !x.push(x.enter[t], v) {
 			return false
 		}
-		at := v
-		if in.crooked {
-			at = x.clear(k, v)
-		}
-		if at+in.size[k] > x.cap {
-			x.blame(l.lo)
-			return false
-		}
-		x.set(&x.low[k], at)
 	}
 	return true
 }
 
-func (x *exact) blame(t int32) { x.weight[t]++ }
-
-func meets(sp []span, lo, hi int32) bool {
-	for _, s := range sp {
-		if s.lo < hi && lo < s.hi {
-			return true
+// push says of the items in a list that they cannot lie below v.
+func (x *exact) push(list []int32, v int64) bool {
+	in := x.in
+	x.work -= int64(len(list)) + 1
+	for _, k := range list {
+		if x.low[k] >= v || x.done[k] {
+			continue
 		}
+		at := v
+		if in.crooked {
+			if in.fixed[k] >= 0 {
+				return x.blame(in.life[k].lo)
+			}
+			at = x.lowest(k, v)
+		}
+		if at+in.size[k] > x.cap {
+			return x.blame(in.life[k].lo)
+		}
+		x.trail = append(x.trail, change{changedLow, k, x.low[k]})
+		x.low[k] = at
+		x.unwatch(k)
 	}
+	return true
+}
+
+// blame records that section t was the end of a branch.
+func (x *exact) blame(t int32) bool {
+	x.weight[t]++
 	return false
 }
 
-// settle raises every floor on which no item can lie. One pass is enough: a floor
-// rises to the lowest offset possible there, so no item is pushed up by it.
-func (x *exact) settle(lo, hi int32) bool {
-	x.work -= int64(hi - lo)
-	for t := lo; t < hi; t++ {
-		if x.rest[t] == 0 {
+// unwatch makes the sections that rely on item k dirty.
+func (x *exact) unwatch(k int32) {
+	for t := x.watch.first[k]; t >= 0; t = x.watch.first[k] {
+		x.setWatch(t, -1)
+		x.dirty = append(x.dirty, t)
+	}
+}
+
+func (x *exact) setWatch(t, k int32) {
+	x.trail = append(x.trail, change{changedWatch, t, int64(x.watch.item[t])})
+	x.watch.set(t, k)
+}
+
+// settle raises every floor on which no item can lie. Each dirty section needs to
+// be looked at once: a floor rises to the lowest offset possible there, so no
+// item is pushed up by it.
+func (x *exact) settle() bool {
+	ok := true
+	for _, t := range x.dirty {
+		if !ok || x.rest[t] == 0 || x.watch.item[t] >= 0 {
 			continue
 		}
-		f := x.floor[t]
-		if w := x.watch[t]; !x.done[w] && x.low[w] == f && x.covers(w, t) {
-			continue
-		}
-		v := never
+		f, v, who := x.floor[t], never, int32(-1)
 		for _, k := range x.cover[t] {
 			if !x.done[k] && x.low[k] < v {
-				x.watch[t] = k
+				who = k
 				if v = x.low[k]; v == f {
 					break
 				}
@@ -260,110 +300,53 @@ func (x *exact) settle(lo, hi int32) bool {
 		}
 		x.work -= int64(len(x.cover[t]))
 		if v > f {
-			x.set(&x.floor[t], v)
+			x.setFloor(t, v)
 			if v+x.rest[t] > x.cap {
-				x.blame(t)
-				return false
+				ok = x.blame(t)
+				continue
 			}
 		}
+		x.setWatch(t, who)
 	}
-	return true
+	x.dirty = x.dirty[:0]
+	return ok
 }
 
-func (x *exact) covers(k, t int32) bool {
-	l := x.in.life[k]
-	return l.lo <= t && t < l.hi && (x.in.spans[k] == nil || meets(x.in.spans[k], t, t+1))
-}
-
-// node decides whether items can be placed in sections [lo,hi). Items that share
-// no section are independent, so it splits the stretch where nothing crosses.
-func (x *exact) node(items []int32, lo, hi int32) verdict {
-	if len(items) == 0 {
-		return fits
-	}
+// node decides whether the items to place in sections [lo,hi) can be. Items that
+// share no section are independent, so it splits the stretch where none crosses,
+// and solves short parts first: they fail soonest.
+func (x *exact) node(lo, hi int32) verdict {
 	x.nodes++
-	if x.work < 0 || x.nodes&1023 == 0 && x.halt != nil && x.halt() {
+	if x.work < 0 || x.nodes&1023 == 0 && x.halt() {
 		x.work = -1
 		return stops
 	}
-	if !x.settle(lo, hi) {
-		return fails
-	}
-	if !x.tech.Split {
-		return x.branch(items, lo, hi)
-	}
-	x.work -= int64(len(items)) + int64(hi-lo)
-	in, run := x.in, x.run[lo:hi+1]
-	clear(run)
-	for _, k := range items {
-		// The number of items that cross from a section to the next.
-		run[in.life[k].lo-lo+1]++
-		run[in.life[k].hi-lo]--
-	}
+	x.work -= int64(hi - lo)
 	mark := len(x.stack)
 	defer func() { x.stack = x.stack[:mark] }()
-	cuts, crossing := int32(0), int32(0)
-	for t := range hi - lo {
-		if crossing += run[t]; t == 0 || crossing == 0 && x.rest[lo+t] > 0 {
-			x.stack = append(x.stack, lo+t)
-			cuts++
+	for t := lo; t < hi; {
+		from, left := t, false
+		for ; t < hi && (t == from || x.cross[t] > 0 || !x.tech.Split); t++ {
+			left = left || x.rest[t] > 0
+		}
+		if left {
+			x.stack = append(x.stack, from, t)
 		}
 	}
-	if cuts == 1 {
-		return x.branch(items, lo, hi)
+	n := len(x.stack) - mark
+	if n == 2 {
+		return x.branch(x.stack[mark], x.stack[mark+1])
 	}
-	return x.parts(items, mark, cuts, hi)
-}
-
-// parts solves independent stretches, the ones with fewest items first: they
-// fail soonest. Their starts are on the stack.
-func (x *exact) parts(items []int32, mark int, cuts, hi int32) verdict {
-	starts := x.stack[mark : mark+int(cuts)]
-	first := len(x.stack)
-	counts := make([]int, cuts)
-	order := make([]int, cuts)
-	which := func(k int32) int {
-		a, b := 0, int(cuts)
-		for b-a > 1 {
-			if m := (a + b) / 2; starts[m] <= x.in.life[k].lo {
-				a = m
-			} else {
-				b = m
-			}
-		}
-		return a
-	}
-	for _, k := range items {
-		counts[which(k)]++
-	}
-	for i := range order {
-		order[i] = i
-		for j := i; j > 0 && counts[order[j]] < counts[order[j-1]]; j-- {
-			order[j], order[j-1] = order[j-1], order[j]
+	parts := x.stack[mark:]
+	for i := 2; i < n; i += 2 {
+		for j := i; j > 0 && parts[j+1]-parts[j] < parts[j-1]-parts[j-2]; j -= 2 {
+			parts[j], parts[j-2] = parts[j-2], parts[j]
+			parts[j+1], parts[j-1] = parts[j-1], parts[j+1]
 		}
 	}
-	for _, i := range order {
-		if counts[i] == 0 {
-			continue
-		}
-		x.stack = x.stack[:first]
-		for _, k := range items {
-			if which(k) == i {
-				x.stack = append(x.stack, k)
-			}
-		}
-		end := hi
-		if i+1 < int(cuts) {
-			end = starts[i+1]
-		}
-		if v := x.branch(x.stack[first:len(x.stack):len(x.stack)], starts[i], end); v != fits {
-			// Take back the parts that did fit: the caller tries elsewhere.
-			for _, k := range items {
-				if x.done[k] {
-					x.done[k] = false
-					x.addRest(k, x.in.size[k])
-				}
-			}
+	for i := 0; i < n; i += 2 {
+		// What earlier parts placed is taken back by the caller, with the trail.
+		if v := x.branch(x.stack[mark+i], x.stack[mark+i+1]); v != fits {
 			return v
 		}
 	}

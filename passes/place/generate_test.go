@@ -78,3 +78,43 @@ func wideProblem(n int, seed int64) *Problem {
 	}
 	return p
 }
+
+// perfectProblem cuts a rectangle of time and address into n boxes, so that a
+// placement without a wasted byte exists. With loose, a few boxes are left out.
+func perfectProblem(n int, seed int64, loose bool) *Problem {
+	r := rand.New(rand.NewSource(seed))
+	type box struct{ t0, t1, a0, a1 int }
+	boxes := []box{{0, 4 * n, 0, 1 << 10}}
+	for len(boxes) < n {
+		// Cut one of the larger of a few boxes picked at random.
+		pick := r.Intn(len(boxes))
+		for range 3 {
+			o := r.Intn(len(boxes))
+			if a, b := boxes[o], boxes[pick]; (a.t1-a.t0)*(a.a1-a.a0) > (b.t1-b.t0)*(b.a1-b.a0) {
+				pick = o
+			}
+		}
+		b := boxes[pick]
+		c := b
+		if r.Intn(2) == 0 && b.t1-b.t0 > 1 {
+			b.t1 = b.t0 + 1 + r.Intn(b.t1-b.t0-1)
+			c.t0 = b.t1
+		} else if b.a1-b.a0 > 1 {
+			b.a1 = b.a0 + 1 + r.Intn(b.a1-b.a0-1)
+			c.a0 = b.a1
+		} else {
+			continue
+		}
+		boxes[pick] = b
+		boxes = append(boxes, c)
+	}
+	r.Shuffle(len(boxes), func(i, j int) { boxes[i], boxes[j] = boxes[j], boxes[i] })
+	p := &Problem{}
+	for i, b := range boxes {
+		if loose && r.Intn(8) == 0 {
+			continue
+		}
+		p.Buffers = append(p.Buffers, Buffer{ID: fmt.Sprint(i), Size: int64(b.a1-b.a0) << 10, Start: b.t0, End: b.t1})
+	}
+	return p
+}

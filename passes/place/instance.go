@@ -188,3 +188,13 @@ func (in *instance) conflict(a, b int32) bool {
 	}
 	return false
 }
+
+// meets reports whether one of the spans shares a section with [lo,hi).
+func meets(sp []span, lo, hi int32) bool {
+	for _, s := range sp {
+		if s.lo < hi && lo < s.hi {
+			return true
+		}
+	}
+	return false
+}

@@ -3,17 +3,13 @@ package place
 // strategies are tried in turn: no rule wins everywhere, and the quickest proof
 // or placement mostly comes from many short searches, not one long one.
 var strategies = []strategy{
-	{pick: pickLowest, score: scoreSize},
-	{pick: pickLowest, score: scoreLife},
-	{pick: pickTrouble, score: scoreLife},
-	{pick: pickFewest, score: scoreSmall},
-	{pick: pickLowest, score: scoreSmall},
-	{pick: pickFewest, score: scoreArea},
-	{pick: pickTrouble, score: scoreArea},
-	{pick: pickFewest, score: scoreSize},
-	{pick: pickTrouble, score: scoreSize},
 	{pick: pickFewest, score: scoreLife},
-	{pick: pickLowest, score: scoreArea},
+	{pick: pickTrouble, score: scoreLife},
+	{pick: pickLowest, score: scoreSize},
+	{pick: pickFewest, score: scoreSmall},
+	{pick: pickLowest, score: scoreLife},
+	{pick: pickTrouble, score: scoreArea},
+	{pick: pickFewest, score: scoreArea},
 	{pick: pickTrouble, score: scoreSmall},
 }
 
@@ -28,12 +24,12 @@ type ladder struct {
 	x     *exact
 	turn  int   // searches run so far
 	grant int64 // steps of one search; doubles with every second round
-	rung  int   // of rungs: how far from the bound to the best height to ask
-	tries int   // at this rung
+	rung  int64 // of rungs: how far from the bound to the best height to ask
+	tries int   // searches in vain at this rung
 }
 
 const (
-	rungs = 8
+	rungs = 64
 	// A first search may look at each buffer and section this often per buffer:
 	// enough to place all and to turn back a few times.
 	eagerness = 16
@@ -88,7 +84,7 @@ func (l *ladder) step() bool {
 	switch v {
 	case fits:
 		s.offer(l.x.off, l.x.top())
-		l.tries = 0
+		l.rung, l.tries = l.rung/2, 0
 	case fails:
 		s.lower = ceiling + 1
 		l.rung, l.tries = 0, 0
@@ -109,16 +105,22 @@ func (l *ladder) ceiling() int64 {
 		return s.limit
 	}
 	span := s.height - 1 - s.lower
-	return s.lower + span/rungs*int64(l.rung) + span%rungs*int64(l.rung)/rungs
+	return s.lower + span/rungs*l.rung + span%rungs*l.rung/rungs
 }
 
-// climb goes to a higher rung when all strategies have failed on this one.
+// climb goes to a higher rung after some searches in vain: from the bound half of
+// the way to the best height, and then each time half of the way that is left.
+// From the top it goes back to the bound.
 func (l *ladder) climb() {
 	switch {
-	case l.tries < len(strategies):
+	case l.rung == 0 && l.tries < len(strategies) || l.tries < len(strategies)/2:
+		return
 	case !l.s.tech.Ladder:
-		l.rung, l.tries = rungs-l.rung, 0
+		l.rung = rungs - l.rung
+	case l.rung == rungs:
+		l.rung = 0
 	default:
-		l.rung, l.tries = (l.rung+1)%(rungs+1), 0
+		l.rung = (l.rung + rungs + 1) / 2
 	}
+	l.tries = 0
 }
