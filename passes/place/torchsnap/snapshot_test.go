@@ -3,6 +3,7 @@ package torchsnap
 import (
 	"bytes"
 	"context"
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,9 @@ import (
 
 	"memoc/passes/place"
 )
+
+// Nothing here is generated; the flag lets go test ./... -update run.
+var _ = flag.Bool("update", false, "ignored")
 
 func open(t testing.TB, name string) *os.File {
 	t.Helper()
