@@ -71,25 +71,6 @@ func attentionViewOf(n *ir.Node, shape func(int) []int64) (a attentionView, ok b
 	return a, ok
 }
 
-// attentionForm refuses combinations of attributes, inputs and outputs that the
-// specification rules out.
-func attentionForm(c *ir.InferCtx) error {
-	for _, name := range []string{"left_window_size", "right_window_size"} {
-		if w := c.Node.Int(name, -1); w < -1 {
-			return c.Errorf("%s is %d; it must be -1 (no limit) or a number of positions", name, w)
-		}
-	}
-	switch {
-	case c.Has(4) != c.Has(5):
-		return c.Errorf("past_key and past_value come together or not at all")
-	case c.HasOut(1) != c.HasOut(2):
-		return c.Errorf("present_key and present_value come together or not at all")
-	case c.Has(4) && c.Has(6):
-		return c.Errorf("a cache (past_key) and nonpad_kv_seqlen exclude each other")
-	}
-	return nil
-}
-
 func attentionInfer(c *ir.InferCtx) error {
 	q, k, v := c.Shape(0), c.Shape(1), c.Shape(2)
 	for _, s := range []ir.Shape{q, k, v} {
@@ -130,6 +111,26 @@ func attentionInfer(c *ir.InferCtx) error {
 		return c.Errorf("%d query heads cannot share %d key heads", h, g)
 	}
 	return attentionOutputs(c, q, q4, k4, v4)
+}
+
+// attentionForm refuses combinations that contradict themselves.
+func attentionForm(c *ir.InferCtx) error {
+	for _, name := range []string{"left_window_size", "right_window_size"} {
+		if w := c.Node.Int(name, -1); w < -1 {
+			return c.Errorf("%s is %d; it must be -1 (no bound) or not negative", name, w)
+		}
+	}
+	switch heads := c.Node.Attr("q_num_heads") != nil || c.Node.Attr("kv_num_heads") != nil; {
+	case c.Has(4) != c.Has(5):
+		return c.Errorf("past_key and past_value must be given together")
+	case c.Version >= 25 && c.HasOut(1) != c.HasOut(2):
+		return c.Errorf("present_key and present_value must be asked for together")
+	case c.Has(4) && c.Has(6):
+		return c.Errorf("nonpad_kv_seqlen cannot stand beside a cache")
+	case c.Version >= 25 && c.Shape(0).Rank() == 4 && heads:
+		return c.Errorf("q_num_heads and kv_num_heads are for operands of rank 3; Q has shape %s", c.Shape(0))
+	}
+	return nil
 }
 
 func attentionOutputs(c *ir.InferCtx, q ir.Shape, q4, k4, v4 []ir.Dim) error {

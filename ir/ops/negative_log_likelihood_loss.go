@@ -16,7 +16,7 @@ var _ = ir.Register(ir.Op{
 		c.SetTensor(0, c.DType(0), shape)
 		return nil
 	},
-	Axes:      ir.NoAxes,
+	Axes:      func(n *ir.Node) ir.AxisMap { return lossAxes(n, scelPorts, -1) },
 	Cost:      lossCost(scelPorts),
 	Grad:      ir.GradOf(nllGrad),
 	Recompute: ir.Pure,

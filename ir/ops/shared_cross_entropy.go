@@ -312,6 +312,35 @@ func outArgOrNull(c *ir.NodeCtx, port int) ir.KernelArg {
 	return ir.OutArg(port)
 }
 
+// lossAxes: every position makes its loss and its log-probabilities (output
+// logOut, -1 for none) by itself; a sum of losses adds up over the batch.
+func lossAxes(n *ir.Node, p lossPorts, logOut int) ir.AxisMap {
+	x := inShapeOf(n, p.scores)
+	if x.Rank() < 2 {
+		return ir.AxisMap{}
+	}
+	m := ir.AxisMap{Out: make([][]ir.OutAxis, len(n.Out))}
+	if logOut >= 0 && logOut < len(n.Out) {
+		m.Out[logOut] = make([]ir.OutAxis, x.Rank())
+		for a := range x.Rank() {
+			if a != 1 {
+				m.Out[logOut][a] = ir.OutAxis{{In: p.scores, Axis: a}}
+			}
+		}
+	}
+	switch {
+	case logOut == 0:
+	case lossReduction(n) == 0:
+		m.Out[0] = make([]ir.OutAxis, x.Rank()-1)
+		for a := range m.Out[0] {
+			m.Out[0][a] = ir.OutAxis{{In: p.scores, Axis: a + min(a, 1)}, {In: p.labels, Axis: a}}
+		}
+	case lossReduction(n) == 1 && len(n.Out) == 1:
+		m.Sum = []ir.AxisRef{{In: p.scores, Axis: 0}, {In: p.labels, Axis: 0}}
+	}
+	return m
+}
+
 // lossCost counts the softmax and, as scratch, a loss and a weight in double
 // for each position.
 func lossCost(p lossPorts) func(*ir.CostCtx) ir.Cost {

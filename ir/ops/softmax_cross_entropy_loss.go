@@ -22,7 +22,12 @@ var _ = ir.Register(ir.Op{
 		c.SetTensor(1, c.DType(0), c.Shape(0))
 		return nil
 	},
-	Axes: ir.NoAxes,
+	Axes: func(n *ir.Node) ir.AxisMap {
+		if onlyLogProb(n) {
+			return lossAxes(n, scelPorts, 0)
+		}
+		return lossAxes(n, scelPorts, 1)
+	},
 	Cost: lossCost(scelPorts),
 	Grad: ir.GradOf(func(c *ir.GradCtx) error {
 		if onlyLogProb(c.Node) {

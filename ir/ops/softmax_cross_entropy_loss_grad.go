@@ -52,7 +52,7 @@ func crossEntropyGradOp(domain string, name ir.OpName, in string) *ir.Op {
 			c.SetTensor(0, outputType(c.Node, c.DType(p.scores)), c.Shape(p.scores))
 			return nil
 		},
-		Axes: ir.NoAxes,
+		Axes: crossEntropyGradAxes,
 		Cost: func(c *ir.CostCtx) ir.Cost {
 			read, write := c.Traffic()
 			return ir.Cost{FLOPs: 5 * ir.Elems(c.OutShape(0)), Read: read, Write: write, Workspace: 8, DType: c.OutDType(0)}
@@ -68,6 +68,34 @@ func crossEntropyGradOp(domain string, name ir.OpName, in string) *ir.Op {
 		op.Function = functionOf(crossEntropyGradFunction)
 	}
 	return ir.Register(op)
+}
+
+// crossEntropyGradAxes: every position by itself, but that the mean divides by
+// the weights of all labels.
+func crossEntropyGradAxes(n *ir.Node) ir.AxisMap {
+	p := crossEntropyPorts(n)
+	x := inShapeOf(n, p.scores)
+	if x.Rank() < 2 {
+		return ir.AxisMap{}
+	}
+	axes := make([]ir.OutAxis, x.Rank())
+	for a := range axes {
+		if a == 1 {
+			continue
+		}
+		label := ir.AxisLink{In: p.labels, Axis: a - min(a, 1)}
+		if lossReduction(n) == 2 {
+			label.Rel = ir.Whole
+		}
+		axes[a] = ir.OutAxis{{In: p.scores, Axis: a}, label}
+		if lossReduction(n) == 0 && p.dy >= 0 {
+			axes[a] = append(axes[a], ir.AxisLink{In: p.dy, Axis: label.Axis})
+		}
+		if p.bias >= 0 && inShapeOf(n, p.bias).Rank() == x.Rank() {
+			axes[a] = append(axes[a], ir.AxisLink{In: p.bias, Axis: a})
+		}
+	}
+	return ir.AxisMap{Out: [][]ir.OutAxis{axes}}
 }
 
 func crossEntropyGradEval(c *ir.EvalCtx) error {
