@@ -54,31 +54,46 @@ const (
 
 // FollowAll is the AxisMap of pointwise operators with ONNX broadcasting:
 // every output axis follows the input axes it is aligned with, except those
-// of extent 1 that are broadcast.
+// of extent 1 that are broadcast. Nothing is claimed of an axis where a symbol
+// leaves open whether an input is broadcast, or an input's rank is not known.
 func FollowAll(n *Node) AxisMap {
 	m := AxisMap{Out: make([][]OutAxis, len(n.Out))}
 	for o, v := range n.Out {
 		if v == nil || !v.Type.Shape.Ranked {
 			continue
 		}
-		rank := v.Type.Shape.Rank()
-		axes := make([]OutAxis, rank)
-		for a := range axes {
-			axes[a] = OutAxis{}
-			for i, in := range n.In {
-				if in == nil || !in.Type.Shape.Ranked {
-					continue
-				}
-				ia := a - (rank - in.Type.Shape.Rank())
-				if ia < 0 || !in.Type.Shape.Dims[ia].Equal(v.Type.Shape.Dims[a]) {
-					continue
-				}
-				axes[a] = append(axes[a], AxisLink{In: i, Axis: ia})
-			}
+		m.Out[o] = make([]OutAxis, v.Type.Shape.Rank())
+		for a, d := range v.Type.Shape.Dims {
+			m.Out[o][a] = followAligned(n, d, v.Type.Shape.Rank()-a)
 		}
-		m.Out[o] = axes
 	}
 	return m
+}
+
+// followAligned links an output axis of extent d, the k-th from the end.
+func followAligned(n *Node, d Dim, k int) OutAxis {
+	links := OutAxis{}
+	for i, in := range n.In {
+		if in == nil {
+			continue
+		}
+		s := in.Type.Shape
+		if !s.Ranked {
+			return nil
+		}
+		axis := s.Rank() - k
+		if axis < 0 {
+			continue
+		}
+		one := s.Dims[axis].Equal(N(1))
+		switch {
+		case s.Dims[axis].Equal(d):
+			links = append(links, AxisLink{In: i, Axis: axis})
+		case !one:
+			return nil
+		}
+	}
+	return links
 }
 
 // NoAxes claims nothing.

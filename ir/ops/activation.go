@@ -29,7 +29,7 @@ var _ = registerActivations(
 			return "x0 < acc_t(0) ? " + attrLiteral(n, "alpha", 1) + " * expm1_of(x0) : x0"
 		},
 		grad:   func(c *ir.GradCtx, dy *ir.Value) *ir.Value { return eluGrad(c, dy, 1, attrF(c.Node, "alpha", 1), 1) },
-		points: signedPoints, attrs: [][]ir.Attr{{ir.FloatAttr("alpha", 0.25)}}},
+		points: signedPoints, attrs: [][]ir.Attr{{ir.FloatAttr("alpha", 0.25)}, {ir.FloatAttr("alpha", -0.5)}}},
 	activationOp{name: "Selu", doc: "gamma*x where x >= 0, gamma*alpha*(exp(x) - 1) elsewhere.", since: []int{1, 6, 22}, flops: 11,
 		f: func(n *ir.Node) func(float64) float64 { return eluOf(seluGamma(n), seluAlpha(n), 1) },
 		expr: func(n *ir.Node) string {
@@ -104,11 +104,16 @@ func eluOf(scale, alpha, width float64) func(x float64) float64 {
 }
 
 // eluGrad: scale above 0; below, scale*alpha/width*exp(x/width) with the
-// exponential from the output, y/scale + alpha = alpha*exp(x/width).
+// exponential from the output, y/scale + alpha = alpha*exp(x/width). The sign
+// is the output's too, where the function rises, so that x need not be kept.
 func eluGrad(c *ir.GradCtx, dy *ir.Value, scale, alpha, width float64) *ir.Value {
-	x, y := c.In(0), c.Out(0)
+	y := c.Out(0)
+	signed := y
+	if scale <= 0 || alpha/width <= 0 {
+		signed = c.In(0)
+	}
 	below := c.MulScalar(c.AddScalar(y, scale*alpha), 1/width)
-	return c.Mul(dy, c.Where(c.Less(x, c.Zero(x)), below, c.Scalar(x.Type.DType, scale)))
+	return c.Mul(dy, c.Where(c.Less(signed, c.Zero(y)), below, c.Scalar(y.Type.DType, scale)))
 }
 
 func seluAlpha(n *ir.Node) float64 {
