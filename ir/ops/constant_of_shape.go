@@ -44,11 +44,10 @@ var _ = ir.Register(ir.Op{
 			return c.Errorf("%s", msg)
 		}
 		dims := c.In(0).Ints()
-		n, ok := ir.MulSizes(dims...)
-		if !ok {
+		if _, ok := ir.MulSizes(dims...); !ok {
 			return c.Errorf("the shape %v is negative or too large", dims)
 		}
-		c.Set(0, pick(fill.DType, dims, make([]int, n), fill))
+		c.Set(0, filled(fill, dims))
 		return nil
 	},
 	Kernel: ir.KernelOf(func(c *ir.NodeCtx) (ir.Kernel, error) {

@@ -68,6 +68,20 @@ func pickBits(out *ir.Tensor, idx []int, srcs []*ir.Tensor) {
 	}
 }
 
+// filled is a tensor whose elements are all the one of fill.
+func filled(fill *ir.Tensor, dims []int64) *ir.Tensor {
+	if fill.DType.Bits() < 8 {
+		return pick(fill.DType, dims, make([]int, ir.Elems(dims)), fill)
+	}
+	out := ir.NewTensor(fill.DType, dims...)
+	if n := copy(out.Data, fill.Data); n > 0 { // doubling
+		for ; n < len(out.Data); n *= 2 {
+			copy(out.Data[n:], out.Data[:n])
+		}
+	}
+	return out
+}
+
 // rowMajor is the step in elements of every axis of a dense tensor.
 func rowMajor(dims []int64) []int64 {
 	strides := make([]int64, len(dims))

@@ -47,7 +47,7 @@ var _ = ir.Register(ir.Op{
 			if !x.DType.IsFloat() {
 				return c.Errorf("output %d is of type %s, which has no gradient", from[o], x.DType)
 			}
-			c.Set(o, pick(x.DType, x.Dims, make([]int, x.Len()), ir.FromFloats(x.DType, []float64{1})))
+			c.Set(o, filled(ir.FromFloats(x.DType, []float64{1}), x.Dims))
 		}
 		return nil
 	},
