@@ -25,7 +25,7 @@ var _ = ir.Register(ir.Op{
 	Kernel: ir.KernelOf(func(c *ir.NodeCtx) (ir.Kernel, error) {
 		return accumulateKernel(c, 0, -1, false), nil
 	}),
-	InPlace: []ir.Alias{{In: 0, Out: 0}},
+	InPlace: []ir.Alias{{In: 0, Out: 0}, {In: 1, Out: 0}},
 	Samples: func() []ir.Sample {
 		old, value := floats([]int64{3}, 1, 2, 3), floats([]int64{3}, 0.5, -1, 4)
 		no := ir.FromInts(ir.Bool, []int64{0}, 1)

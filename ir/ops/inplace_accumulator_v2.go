@@ -56,7 +56,7 @@ var _ = ir.Register(ir.Op{
 		}
 		return ir.Kernel{}, c.Errorf("the sum would be written into the input %q; ask for the second output instead", c.Node.In[0].Name)
 	}),
-	InPlace: []ir.Alias{{In: 0, Out: 1}},
+	InPlace: []ir.Alias{{In: 0, Out: 1}, {In: 1, Out: 1}, {In: 1, Out: 0}},
 	Samples: func() []ir.Sample {
 		buf, value := floats([]int64{3}, 1, 2, 3), floats([]int64{3}, 0.5, -1, 4)
 		yes := ir.FromInts(ir.Bool, []int64{1}, 1)
