@@ -34,6 +34,7 @@ var _ = ir.Register(ir.Op{
 			{Name: "opset 6", Version: 6, In: in(wave(1, 2, 3), wave(2, 3, 4), wave(3, 4)), Attrs: []ir.Attr{ir.IntAttr("broadcast", 1)}},
 			{Name: "batch of rows", In: in(wave(1, 2, 2, 3), wave(2, 4, 3), wave(3, 4)), Attrs: []ir.Attr{ir.IntAttr("transB", 1), ir.FloatAttr("alpha", 0.5)}},
 			{Name: "batch of one", In: in(wave(1, 1, 2, 3), wave(2, 1, 2, 4), wave(3, 4)), Attrs: []ir.Attr{ir.IntAttr("transA", 1), ir.FloatAttr("beta", 0.5)}},
+			{Name: "batches", In: in(wave(1, 2, 2, 3), wave(2, 2, 4, 3)), Attrs: []ir.Attr{ir.IntAttr("transB", 1), ir.FloatAttr("alpha", 0.5)}},
 			{Name: "no rows", In: in(wave(1, 0, 3), wave(2, 3, 4), wave(3, 4))},
 			{Name: "no inner", In: in(wave(1, 2, 0), wave(2, 0, 3), wave(3, 3))},
 			{Name: "integers", In: in(ir.FromInts(ir.Int32, []int64{1, -2, 3, 4}, 2, 2), ir.FromInts(ir.Int32, []int64{7, 8}, 2, 1), ir.FromInts(ir.Int32, []int64{-5}, 1))},
@@ -275,6 +276,25 @@ void gemm_int(Stream& s, const T* a, const T* b, const T* c, Dims sc, T* y, Dims
   });
 }`
 
+// gemmBatchesCUDA serves files that write a batched product as Gemm.
+const gemmBatchesCUDA = `
+template <class T>
+void gemm_batches(Stream& s, const T* a, Dims da, const T* b, Dims db, T* y, bool trans_a, bool trans_b, double alpha,
+                  void* workspace, int64_t workspace_bytes) {
+  matmul<T>(s, a, da, b, db, y, trans_a, trans_b, alpha, nullptr, workspace, workspace_bytes);
+}`
+
+func gemmBatches(c *ir.NodeCtx, ta, tb bool) ir.Kernel {
+	y, a := c.OutShape(0), c.InShape(0)
+	k := a[len(a)-1]
+	if ta {
+		k = a[len(a)-2]
+	}
+	return ir.Kernel{Func: "gemm_batches", Source: gemmBatchesCUDA, Types: []ir.DType{c.InDType(0)}, Args: []ir.KernelArg{
+		ir.InArg(0), ir.DimsArg(a...), ir.InArg(1), ir.DimsArg(c.InShape(1)...), ir.OutArg(0), ir.BoolArg(ta), ir.BoolArg(tb),
+		ir.FloatArg(float64(c.Node.Float("alpha", 1))), ir.WorkspaceArg(), ir.IntArg(gemmWorkspace(2*k*ir.Elems(y), c.InDType(0)))}}
+}
+
 func gemmKernel(c *ir.NodeCtx) (ir.Kernel, error) {
 	ta, tb := transposed(c.Node, "transA"), transposed(c.Node, "transB")
 	a, b, y := c.InShape(0), c.InShape(1), c.OutShape(0)
@@ -283,8 +303,10 @@ func gemmKernel(c *ir.NodeCtx) (ir.Kernel, error) {
 	case outer == 1:
 	case ta == 0 && len(b) == 2 && (!c.Has(2) || len(c.InShape(2)) < 2):
 		m *= outer // one product of all rows
+	case !c.Has(2) && c.InDType(0).IsFloat():
+		return gemmBatches(c, ta == 1, tb == 1), nil
 	default:
-		return ir.Kernel{}, c.Errorf("batches of products have no device code; use MatMul")
+		return ir.Kernel{}, c.Errorf("batches of products with an addend have no device code; use MatMul and Add")
 	}
 	alpha, beta := float64(c.Node.Float("alpha", 1)), float64(c.Node.Float("beta", 1))
 	steps := []int64{0, 0}
