@@ -48,6 +48,7 @@ var _ = ir.Register(ir.Op{
 			{Name: "with pads", In: []*ir.Tensor{x}, Attrs: append([]ir.Attr{pad}, window...)},
 			{Name: "ceil", In: []*ir.Tensor{x}, Attrs: []ir.Attr{pad, ints("kernel_shape", 2, 3), ints("strides", 2, 2), ir.IntAttr("ceil_mode", 1)}},
 			{Name: "dilated", In: []*ir.Tensor{x}, Attrs: []ir.Attr{ints("kernel_shape", 2, 2), ints("dilations", 3, 2)}},
+			{Name: "no batch", In: []*ir.Tensor{ramp(0, 2, 5)}, Attrs: []ir.Attr{ints("kernel_shape", 2)}},
 			{Name: "same", In: []*ir.Tensor{x}, Attrs: []ir.Attr{ints("kernel_shape", 3, 3), ints("strides", 2, 2), ir.StringAttr("auto_pad", "SAME_UPPER")}},
 		}
 	},

@@ -20,6 +20,7 @@ var _ = ir.Register(ir.Op{
 		train := ir.IntAttr("training_mode", 1)
 		return []ir.Sample{
 			{Name: "inference", In: in},
+			{Name: "no batch", In: append([]*ir.Tensor{ramp(0, 3, 2)}, in[1:]...)},
 			{Name: "no spatial axis", Version: 9, In: flat, Attrs: []ir.Attr{ir.FloatAttr("epsilon", 0.25)}},
 			{Name: "training", In: in, NumOut: 3, Attrs: []ir.Attr{train, ir.FloatAttr("momentum", 0.75)}},
 			{Name: "training, one output", In: in, Attrs: []ir.Attr{train}},

@@ -12,7 +12,16 @@ var _ = ir.Register(ir.Op{
 	Out:   ir.Ports("sequences:I, sequences_scores:T?, scores:T?"),
 	Types: map[string]ir.DTypeSet{"F": ir.Floats | ir.Indices, "I": ir.SetOf(ir.Int32), "T": ir.Floats, "M": ir.SetOf(ir.Int32)},
 	// sequences [batch, returned, max_length], their scores [batch, returned].
+	// Its graphs are typed by what they declare of their own inputs.
 	Infer: func(c *ir.InferCtx) error {
+		for _, g := range c.Node.Subgraphs() {
+			if c.Subgraph == nil {
+				break
+			}
+			if _, err := c.Subgraph(g, nil); err != nil {
+				return err
+			}
+		}
 		shape := c.FreshShape(3)
 		if x := c.Shape(0); x.Rank() > 0 {
 			shape.Dims[0] = x.Dims[0]

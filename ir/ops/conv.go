@@ -158,6 +158,7 @@ func convSamples() []ir.Sample {
 		{Name: "grouped", In: []*ir.Tensor{ramp(2, 4, 4), ramp(2, 2, 3)}, Attrs: []ir.Attr{ir.IntAttr("group", 2), ints("pads", 1, 1)}},
 		{Name: "same upper", In: []*ir.Tensor{x2, ramp(1, 2, 3, 2)}, Attrs: []ir.Attr{ir.StringAttr("auto_pad", "SAME_UPPER"), ints("strides", 2, 2)}},
 		{Name: "valid", Version: 11, In: []*ir.Tensor{x1, ramp(1, 2, 3)}, Attrs: []ir.Attr{ir.StringAttr("auto_pad", "VALID")}},
+		{Name: "no batch", In: []*ir.Tensor{ramp(0, 2, 5), ramp(3, 2, 2), ramp(3)}},
 		{Name: "3d", In: []*ir.Tensor{ramp(1, 1, 2, 3, 2), ramp(2, 1, 2, 2, 1)}},
 	}
 }

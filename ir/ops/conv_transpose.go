@@ -59,6 +59,7 @@ var _ = ir.Register(ir.Op{
 			{Name: "dilated", In: []*ir.Tensor{x, ramp(2, 2, 2, 2)}, Attrs: []ir.Attr{ints("dilations", 2, 3), ints("output_padding", 1, 1)}},
 			{Name: "grouped", Version: 11, In: []*ir.Tensor{ramp(1, 4, 3), ramp(4, 1, 2), ramp(2)}, Attrs: []ir.Attr{ir.IntAttr("group", 2)}},
 			{Name: "output shape", In: []*ir.Tensor{x, ramp(2, 1, 3, 3)}, Attrs: []ir.Attr{ints("strides", 2, 2), ints("output_shape", 6, 4)}},
+			{Name: "no batch", In: []*ir.Tensor{ramp(0, 2, 4), ramp(2, 3, 2), ramp(3)}},
 			{Name: "same lower", In: []*ir.Tensor{x, ramp(2, 1, 3, 3)}, Attrs: []ir.Attr{ints("strides", 2, 2), ir.StringAttr("auto_pad", "SAME_LOWER")}},
 		}
 	},

@@ -56,9 +56,16 @@ var _ = ir.Register(globalPool{
 		if c.Opset() < 11 {
 			return c.Node.Errorf("grad", "the gradient needs ScatterElements, which came with opset 11; the model has %d", c.Opset())
 		}
-		planes := c.Reshape(x, 0, 0, -1)
+		if !x.Type.Shape.Ranked {
+			return c.Node.Errorf("grad", "the gradient needs the rank of %q", x.Name)
+		}
+		size := int64(-1)
+		if n, ok := ir.Dims(x.Type.Shape.Dims[2:]...).Static(); ok {
+			size = ir.Elems(n) // an empty batch leaves -1 open
+		}
+		planes := c.Reshape(x, 0, 0, size)
 		at := c.Op("ArgMax", []*ir.Value{planes}, ir.IntAttr("axis", 2))
-		g := c.Op("ScatterElements", []*ir.Value{c.ZerosLike(planes), at, c.Reshape(dy, 0, 0, -1)}, ir.IntAttr("axis", 2))
+		g := c.Op("ScatterElements", []*ir.Value{c.ZerosLike(planes), at, c.Reshape(dy, 0, 0, 1)}, ir.IntAttr("axis", 2))
 		c.Set(0, c.ReshapeLike(g, x))
 		return nil
 	}),

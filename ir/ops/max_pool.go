@@ -34,6 +34,7 @@ var _ = ir.Register(ir.Op{
 			{Name: "old overlapping", Version: 12, In: []*ir.Tensor{x}, Attrs: []ir.Attr{ints("kernel_shape", 3, 2), ints("strides", 2, 1), ints("pads", 1, 1, 1, 0)}},
 			{Name: "ceil", Version: 11, In: []*ir.Tensor{x}, Attrs: []ir.Attr{ints("kernel_shape", 2, 3), ints("strides", 2, 2), ir.IntAttr("ceil_mode", 1)}},
 			{Name: "dilated", In: []*ir.Tensor{x}, Attrs: []ir.Attr{ints("kernel_shape", 2, 2), ints("dilations", 2, 2)}},
+			{Name: "no batch", In: []*ir.Tensor{ramp(0, 2, 5)}, Attrs: []ir.Attr{ints("kernel_shape", 2)}},
 			{Name: "same", In: []*ir.Tensor{x}, Attrs: []ir.Attr{ints("kernel_shape", 3, 3), ints("strides", 2, 2), ir.StringAttr("auto_pad", "SAME_LOWER")}},
 		}
 	},

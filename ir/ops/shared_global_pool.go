@@ -21,22 +21,7 @@ func (p globalPool) declare() ir.Op {
 		Since: p.since,
 		In:    ir.Ports("X:T"), Out: ir.Ports("Y:T"),
 		Types: map[string]ir.DTypeSet{"T": ir.Floats},
-		Infer: func(c *ir.InferCtx) error {
-			x := c.Shape(0)
-			if !x.Ranked {
-				c.SetTensor(0, c.DType(0), x)
-				return nil
-			}
-			if x.Rank() < 2 {
-				return c.Errorf("input %s has no batch and channel axes", x)
-			}
-			dims := append([]ir.Dim{}, x.Dims[:2]...)
-			for range x.Dims[2:] {
-				dims = append(dims, ir.N(1))
-			}
-			c.SetTensor(0, c.DType(0), ir.Dims(dims...))
-			return nil
-		},
+		Infer: globalPoolInfer,
 		Axes: func(n *ir.Node) ir.AxisMap {
 			if len(n.Out) == 0 || n.Out[0] == nil || n.Out[0].Type.Shape.Rank() < 2 {
 				return ir.AxisMap{}
@@ -51,23 +36,7 @@ func (p globalPool) declare() ir.Op {
 		},
 		Grad:      p.grad,
 		Recompute: ir.Pure,
-		Eval: func(c *ir.EvalCtx) error {
-			x := c.In(0)
-			if len(x.Dims) < 2 {
-				return c.Errorf("input %v has no batch and channel axes", x.Dims)
-			}
-			dims := append([]int64{}, x.Dims[:2]...)
-			for range x.Dims[2:] {
-				dims = append(dims, 1)
-			}
-			in, size := x.Floats(), int(ir.Elems(x.Dims[2:]))
-			out := make([]float64, ir.Elems(dims))
-			for i := range out {
-				out[i] = p.reduce(c.Node, in[i*size:(i+1)*size])
-			}
-			c.Set(0, ir.FromFloats(x.DType, out, dims...))
-			return nil
-		},
+		Eval:      p.eval,
 		Kernel: ir.KernelOf(func(c *ir.NodeCtx) (ir.Kernel, error) {
 			x := c.InShape(0)
 			return ir.Kernel{Func: "global_pool", Source: globalPoolCUDA, Types: []ir.DType{c.InDType(0)}, Args: []ir.KernelArg{
@@ -77,10 +46,46 @@ func (p globalPool) declare() ir.Op {
 		Samples: func() []ir.Sample {
 			return []ir.Sample{
 				{Name: "1d", In: []*ir.Tensor{ramp(2, 3, 4)}, Attrs: p.attrs},
+				{Name: "no batch", In: []*ir.Tensor{ramp(0, 3, 4)}, Attrs: p.attrs},
 				{Name: "2d", In: []*ir.Tensor{ramp(1, 2, 3, 2)}, Attrs: p.attrs},
 			}
 		},
 	}
+}
+
+func globalPoolInfer(c *ir.InferCtx) error {
+	x := c.Shape(0)
+	if !x.Ranked {
+		c.SetTensor(0, c.DType(0), x)
+		return nil
+	}
+	if x.Rank() < 2 {
+		return c.Errorf("input %s has no batch and channel axes", x)
+	}
+	dims := append([]ir.Dim{}, x.Dims[:2]...)
+	for range x.Dims[2:] {
+		dims = append(dims, ir.N(1))
+	}
+	c.SetTensor(0, c.DType(0), ir.Dims(dims...))
+	return nil
+}
+
+func (p globalPool) eval(c *ir.EvalCtx) error {
+	x := c.In(0)
+	if len(x.Dims) < 2 {
+		return c.Errorf("input %v has no batch and channel axes", x.Dims)
+	}
+	dims := append([]int64{}, x.Dims[:2]...)
+	for range x.Dims[2:] {
+		dims = append(dims, 1)
+	}
+	in, size := x.Floats(), int(ir.Elems(x.Dims[2:]))
+	out := make([]float64, ir.Elems(dims))
+	for i := range out {
+		out[i] = p.reduce(c.Node, in[i*size:(i+1)*size])
+	}
+	c.Set(0, ir.FromFloats(x.DType, out, dims...))
+	return nil
 }
 
 const globalPoolCUDA = `
