@@ -24,3 +24,4 @@ add $shared/bert_mlm_dynamo20/model.onnx $train
 add $shared/step_torch_gpt2_dynamo18/model.onnx ""
 add $shared/step_torch_llama_dynamo18/model.onnx ""
 "$venv/bin/python" .ci/oracle.py bin/memoc "${specs[@]}"
+"$venv/bin/python" .ci/place_oracle.py

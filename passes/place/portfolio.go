@@ -38,12 +38,13 @@ const (
 	coverLimit = 1 << 25
 )
 
-// newLadder returns nil when the problem is too large for the work that is left.
+// newLadder returns nil when the problem is too large to try each strategy with
+// the work that is left.
 func newLadder(s *solver) *ladder {
 	in := s.in
 	n, m := int64(in.n), int64(len(in.load))
 	grant := eagerness * n * (n + m)
-	if !s.tech.Exact || grant > s.left || in.cover() > coverLimit {
+	if !s.tech.Exact || int64(len(strategies))*grant > s.left || in.cover() > coverLimit {
 		return nil
 	}
 	x := newExact(in, &s.tech)
