@@ -29,12 +29,21 @@ type judge struct {
 // broken one, nil if all hold.
 func Plan(p *planfile.Plan) error {
 	j := &judge{p: p, value: map[string]*planfile.Value{}}
-	for _, rule := range []func() error{j.indices, j.bounds, j.overlap, j.contents, j.races, j.copies} {
+	for _, rule := range []func() error{j.indices, j.views, j.bounds, j.overlap, j.workspaces, j.contents, j.races, j.copies, j.metrics} {
 		if err := rule(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// judgeOf is the judge of a plan whose indices were found to be in order.
+func judgeOf(p *planfile.Plan) *judge {
+	j := &judge{p: p, value: map[string]*planfile.Value{}}
+	for i := range p.Values {
+		j.value[p.Values[i].Name] = &p.Values[i]
+	}
+	return j
 }
 
 func fault(rule, format string, args ...any) error {
@@ -72,6 +81,9 @@ func (j *judge) indices() error {
 			if w < 0 || w >= i {
 				return fault("indices", "step %d (%s) waits for step %d, which is not before it", i, s.Node, w)
 			}
+		}
+		if s.Kind != "run" && s.Kind != "copy-out" && s.Kind != "copy-in" {
+			return fault("indices", "step %d (%s) is of kind %q", i, s.Node, s.Kind)
 		}
 		if s.Lane < 0 || s.Lane >= len(p.Lanes) || s.Workspace < -1 || s.Workspace >= len(p.Buffers) {
 			return fault("indices", "step %d (%s) has lane %d and workspace %d", i, s.Node, s.Lane, s.Workspace)
@@ -164,10 +176,8 @@ func (j *judge) contents() error {
 			}
 			holds[v.Buffer] = v.Base
 		}
-		if s.Workspace >= 0 {
-			if err := j.inLife(i, &s, s.Workspace, "its workspace"); err != nil {
-				return err
-			}
+		if err := j.apart(i, &s); err != nil {
+			return err
 		}
 	}
 	for _, name := range j.p.Outputs {

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"slices"
+
 	"memoc/ir"
 	"memoc/ir/planfile"
 )
@@ -23,9 +25,10 @@ func Model(p *planfile.Plan, g *ir.Graph) error {
 		}
 		step[s.Writes[0]] = i
 	}
-	value := map[string]*planfile.Value{}
-	for i := range p.Values {
-		value[p.Values[i].Name] = &p.Values[i]
+	j := judgeOf(p)
+	value := j.value
+	if err := sameInterface(p, g); err != nil {
+		return err
 	}
 	matched := make([]bool, len(p.Steps))
 	for _, n := range g.Nodes {
@@ -38,6 +41,9 @@ func Model(p *planfile.Plan, g *ir.Graph) error {
 		}
 		matched[i] = true
 		if err := sameValues(&p.Steps[i], n, value); err != nil {
+			return err
+		}
+		if err := j.inPlace(&p.Steps[i], n); err != nil {
 			return err
 		}
 	}
@@ -67,11 +73,91 @@ func movesNothing(n *ir.Node, value map[string]*planfile.Value) error {
 		if v == nil {
 			continue
 		}
-		if pv := value[v.Name]; pv == nil || pv.Base == v.Name {
+		pv := value[v.Name]
+		if pv == nil || pv.Base == v.Name {
 			return fault("steps", "node %q (%s) is never executed", n.Name, n.FullOp())
+		}
+		in := viewed(n, v.Port)
+		if in == nil || value[in.Name] == nil || value[in.Name].Base != pv.Base {
+			return fault("steps", "node %q (%s) is never executed, and its output %q is no view of %q", n.Name, n.FullOp(), v.Name, pv.Base)
 		}
 	}
 	return nil
+}
+
+// viewed is the input whose bytes an output shows by the operator's own
+// declaration, nil if it makes new ones.
+func viewed(n *ir.Node, out int) *ir.Value {
+	if n.Decl == nil || n.Decl.View == nil {
+		return nil
+	}
+	if in := n.Decl.View(n, out); in >= 0 && in < len(n.In) {
+		return n.In[in]
+	}
+	return nil
+}
+
+// sameInterface: the plan takes and gives what the model does.
+func sameInterface(p *planfile.Plan, g *ir.Graph) error {
+	for _, side := range []struct {
+		what string
+		have []string
+		want []*ir.Value
+	}{{"inputs", p.Inputs, g.Inputs}, {"weights", p.Weights, g.Inits}, {"outputs", p.Outputs, g.Outputs}} {
+		want := make([]string, len(side.want))
+		for i, v := range side.want {
+			want[i] = v.Name
+		}
+		if !slices.Equal(side.have, want) {
+			return fault("interface", "the plan's %s are %v, the model's %v", side.what, side.have, want)
+		}
+	}
+	return nil
+}
+
+// inPlace: an output lies in the bytes of an input only where the operator
+// allows that for these two, exactly on them, and reads them once. A step has a
+// workspace as large as its operator asks for.
+func (j *judge) inPlace(s *planfile.Step, n *ir.Node) error {
+	for _, out := range n.Out {
+		for port, in := range slices.Concat(n.In, n.Captures) {
+			if in == nil || out == nil {
+				continue
+			}
+			a, b := j.value[in.Name], j.value[out.Name]
+			if a == nil || b == nil || a.Buffer != b.Buffer || a.Offset >= b.Offset+b.Size || b.Offset >= a.Offset+a.Size {
+				continue
+			}
+			exact := a.Offset == b.Offset && a.Size == b.Size
+			if !exact || !overwrites(n, port, out.Port) {
+				return fault("in-place", "node %q (%s) writes %q over %q, which it still reads", n.Name, n.FullOp(), out.Name, in.Name)
+			}
+		}
+	}
+	if n.Decl == nil {
+		return nil
+	}
+	c, err := ir.NewNodeCtx(n)
+	if err != nil {
+		return fault("sizes", "%v", err)
+	}
+	need, have := n.Decl.Cost(c).Workspace, int64(0)
+	if s.Workspace >= 0 {
+		have = j.p.Buffers[s.Workspace].Size
+	}
+	if have < need {
+		return fault("workspaces", "node %q (%s) needs a workspace of %d bytes and has %d", n.Name, n.FullOp(), need, have)
+	}
+	return nil
+}
+
+// overwrites reports whether the operator may write output out over the input
+// at port (beyond the inputs: a capture).
+func overwrites(n *ir.Node, port, out int) bool {
+	if port >= len(n.In) || n.Decl == nil {
+		return false
+	}
+	return slices.Contains(n.Decl.InPlace, ir.Alias{In: port, Out: out}) || viewed(n, out) == n.In[port]
 }
 
 func sameValues(s *planfile.Step, n *ir.Node, value map[string]*planfile.Value) error {

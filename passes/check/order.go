@@ -82,12 +82,25 @@ func (j *judge) races() error {
 	return nil
 }
 
-// copies: a copy moves equal sizes between the device and the host, on its own
-// lane, and a copy in reads what a copy out of the same tensor wrote.
+// copies: a copy moves equal sizes between the device and the host, on a lane
+// of its own kind, and a copy in reads what a copy out of the same tensor
+// wrote. Nothing else touches host memory.
 func (j *judge) copies() error {
 	written := map[string]bool{}
+	kind := make([]string, len(j.p.Lanes))
 	for i, s := range j.p.Steps {
+		if kind[s.Lane] == "" {
+			kind[s.Lane] = s.Kind
+		}
+		if kind[s.Lane] != s.Kind {
+			return fault("copies", "step %d (%s) of kind %s runs on lane %s among steps of kind %s", i, s.Node, s.Kind, j.p.Lanes[s.Lane], kind[s.Lane])
+		}
 		if s.Kind == "run" {
+			for _, name := range append(append([]string{}, s.Reads...), s.Writes...) {
+				if j.p.Buffers[j.value[name].Buffer].Class == "host-slot" {
+					return fault("copies", "step %d (%s) computes with %q, which lies in host memory", i, s.Node, name)
+				}
+			}
 			continue
 		}
 		if len(s.Reads) != 1 || len(s.Writes) != 1 {
