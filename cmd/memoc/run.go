@@ -238,7 +238,11 @@ func (s *subject) runHost(rf *runFlags, in map[string]ir.Datum) (map[string]ir.D
 			named = append(named, cuda.Named{Name: v.Name, Tensor: t})
 		}
 	}
-	res, err := h.Run(ctx, named, cuda.RunOptions{Seed: rf.seed, ModelDir: s.modelDir})
+	opt := cuda.RunOptions{Seed: rf.seed, FirstStep: rf.step, ModelDir: s.modelDir}
+	if rf.compare {
+		opt.Schedules = 8 // every legal order of the lanes must give the same bytes
+	}
+	res, err := h.Run(ctx, named, opt)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func TestRandomNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.Outputs = n.Out
-	p := plan(t, g)
+	exe := build(t, plan(t, g))
 	for steps := 1; steps <= 3; steps++ {
 		c := ir.NewEvalCtx(n, nil)
 		c.Random = ir.RandomStream{Seed: ir.RandomKey(5, "draw"), Step: uint64(steps - 1)}
@@ -55,9 +55,16 @@ func TestRandomNumbers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := build(t, p).Run(context.Background(), nil, RunOptions{Steps: steps, Seed: 5})
+		out, err := exe.Run(context.Background(), nil, RunOptions{Steps: steps, Seed: 5})
 		if err != nil {
 			t.Fatal(err)
+		}
+		late, err := exe.Run(context.Background(), nil, RunOptions{FirstStep: uint64(steps - 1), Seed: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(late[0].Tensor.Data, out[0].Tensor.Data) {
+			t.Errorf("step %d differs when it comes first", steps)
 		}
 		if !bytes.Equal(out[0].Tensor.Data, want[0].(*ir.Tensor).Data) {
 			t.Errorf("step %d: %v, want %v", steps, out[0].Tensor.Floats()[:4], want[0].(*ir.Tensor).Floats()[:4])

@@ -177,6 +177,7 @@ func firstLines(out []byte, n int) string {
 type RunOptions struct {
 	Steps     int    // 0: one
 	Seed      uint64 // of the step's random numbers
+	FirstStep uint64 // number of the first step
 	Schedule  uint64 // seed of the order in which lanes run
 	Schedules int    // more than 1: that many orders, whose outputs must be equal byte for byte
 	Paranoid  bool   // each step sees and changes only the bytes it declared
@@ -200,7 +201,8 @@ func (h *HostProgram) Run(ctx context.Context, inputs []Named, o RunOptions) ([]
 		return nil, err
 	}
 	args := []string{"--inputs", in, "--outputs", out, "--weights", filepath.Join(h.Dir, "weights.bin"),
-		"--steps", fmt.Sprint(max(o.Steps, 1)), "--seed", fmt.Sprint(o.Seed), "--schedule", fmt.Sprint(o.Schedule),
+		"--steps", fmt.Sprint(max(o.Steps, 1)), "--seed", fmt.Sprint(o.Seed), "--first-step", fmt.Sprint(o.FirstStep),
+		"--schedule", fmt.Sprint(o.Schedule),
 		"--schedules", fmt.Sprint(max(o.Schedules, 1))}
 	if o.Paranoid {
 		args = append(args, "--paranoid")

@@ -34,6 +34,7 @@ void usage(FILE* f) {
           "  --fill            give inputs and weights without a source small pseudo-random values\n"
           "  --steps N         how many steps to run (default 1)\n"
           "  --seed N          of the step's random numbers (default 0)\n"
+          "  --first-step N    number of the first step, by which random numbers are drawn (default 0)\n"
           "  --bench           print the time of a step; two more steps run first\n"
           "  --profile FILE    run the parts of each step one by one and write their mean times: index,name,ns\n"
           "  --graph           CUDA: launch the step as a CUDA graph\n"
@@ -63,6 +64,7 @@ Options parse(int argc, char** argv) {
     else if (a == "--model-dir") o.model_dir = value();
     else if (a == "--steps") o.steps = atoll(value());
     else if (a == "--seed") o.create.seed = strtoull(value(), nullptr, 10);
+    else if (a == "--first-step") o.create.first_step = strtoull(value(), nullptr, 10);
     else if (a == "--schedule") o.create.schedule_seed = strtoull(value(), nullptr, 10);
     else if (a == "--schedules") o.schedules = atoll(value());
     else if (a == "--paranoid") o.create.paranoid = 1;

@@ -49,6 +49,7 @@ typedef struct memoc_tensor {
 
 typedef struct memoc_options {
   uint64_t seed;          /* of the step's random numbers */
+  uint64_t first_step;    /* number of the first step, which its random numbers are drawn by */
   uint64_t schedule_seed; /* host build: which legal order of the lanes to run in */
   int paranoid;           /* host build: let each step see and change only the bytes it declared */
   int graph;              /* CUDA: capture the step as a CUDA graph at its second call, then launch that */

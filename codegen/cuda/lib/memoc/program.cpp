@@ -131,7 +131,7 @@ int memoc_create(memoc_handle** out, const memoc_options* options) {
     c.seed = o.schedule_seed;
     c.paranoid = o.paranoid != 0;
     *out = new memoc_handle(c, o);
-    (*out)->machine.set_random_state(o.seed, 0);
+    (*out)->machine.set_random_state(o.seed, o.first_step);
   });
 }
 
