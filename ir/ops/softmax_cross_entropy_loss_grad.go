@@ -61,10 +61,11 @@ func crossEntropyGradOp(domain string, name ir.OpName, in string) *ir.Op {
 		Recompute: ir.Pure,
 		Eval:      crossEntropyGradEval,
 		Kernel:    ir.KernelOf(crossEntropyGradKernel),
-		InPlace:   []ir.Alias{{In: 1, Out: 0}},
 		Samples:   func() []ir.Sample { return crossEntropyGradSamples(domain) },
 	}
 	if domain == ir.MemocDomain {
+		// Deeploy's form of the others has its labels at port 1.
+		op.InPlace = []ir.Alias{{In: 1, Out: 0}}
 		op.Function = functionOf(crossEntropyGradFunction)
 	}
 	return ir.Register(op)

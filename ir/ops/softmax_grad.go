@@ -59,15 +59,7 @@ func softmaxGradOp(domain string, name ir.OpName, log bool) *ir.Op {
 				Args: []ir.KernelArg{ir.InArg(0), ir.InArg(1), ir.OutArg(0), ir.IntArg(outer), ir.IntArg(n), ir.IntArg(inner), ir.BoolArg(log)}}, nil
 		}),
 		InPlace: []ir.Alias{{In: 0, Out: 0}, {In: 1, Out: 0}},
-		Samples: func() []ir.Sample {
-			in := []*ir.Tensor{wave(1, 2, 3, 2), wave(2, 2, 3, 2)}
-			return []ir.Sample{
-				{Name: "last", In: in, Attrs: []ir.Attr{ir.IntAttr("axis", -1)}},
-				{Name: "middle", In: in, Attrs: []ir.Attr{ir.IntAttr("axis", 1)}},
-				{Name: "default", In: in},
-				{Name: "empty", In: []*ir.Tensor{wave(1, 0, 3), wave(1, 0, 3)}},
-			}
-		},
+		Samples: softmaxGradSamples,
 	}
 	if domain == ir.MemocDomain {
 		op.Function = functionOf(func(b *ir.Builder, n *ir.Node, in []*ir.Value) []*ir.Value {
@@ -80,6 +72,16 @@ func softmaxGradOp(domain string, name ir.OpName, log bool) *ir.Op {
 		})
 	}
 	return ir.Register(op)
+}
+
+func softmaxGradSamples() []ir.Sample {
+	in := []*ir.Tensor{wave(1, 2, 3, 2), wave(2, 2, 3, 2)}
+	return []ir.Sample{
+		{Name: "last", In: in, Attrs: []ir.Attr{ir.IntAttr("axis", -1)}},
+		{Name: "middle", In: in, Attrs: []ir.Attr{ir.IntAttr("axis", 1)}},
+		{Name: "default", In: in},
+		{Name: "empty", In: []*ir.Tensor{wave(1, 0, 3), wave(1, 0, 3)}},
+	}
 }
 
 // softmaxGradCoerced reports the form that spans all axes from axis on.
