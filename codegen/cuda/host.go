@@ -201,9 +201,11 @@ func (h *HostProgram) Run(ctx context.Context, inputs []Named, o RunOptions) ([]
 		return nil, err
 	}
 	args := []string{"--inputs", in, "--outputs", out, "--weights", filepath.Join(h.Dir, "weights.bin"),
-		"--steps", fmt.Sprint(max(o.Steps, 1)), "--seed", fmt.Sprint(o.Seed), "--first-step", fmt.Sprint(o.FirstStep),
-		"--schedule", fmt.Sprint(o.Schedule),
+		"--steps", fmt.Sprint(max(o.Steps, 1)), "--seed", fmt.Sprint(o.Seed), "--schedule", fmt.Sprint(o.Schedule),
 		"--schedules", fmt.Sprint(max(o.Schedules, 1))}
+	if o.FirstStep != 0 {
+		args = append(args, "--first-step", fmt.Sprint(o.FirstStep))
+	}
 	if o.Paranoid {
 		args = append(args, "--paranoid")
 	}
