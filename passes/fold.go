@@ -1,6 +1,8 @@
 package passes
 
 import (
+	"slices"
+
 	"memoc/ir"
 )
 
@@ -68,7 +70,7 @@ func knownOutput(n *ir.Node) *ir.Tensor {
 	if !static || out.Type.Kind != ir.TensorKind || ir.Elems(dims) > foldLimit {
 		return nil
 	}
-	if out.Ints != nil && (out.Type.DType.IsInt() || out.Type.DType == ir.Bool) {
+	if out.Ints != nil && !readsParameter(n) && (out.Type.DType.IsInt() || out.Type.DType == ir.Bool) {
 		vals := make([]int64, len(out.Ints))
 		for i, d := range out.Ints {
 			v, ok := d.Int()
@@ -82,6 +84,15 @@ func knownOutput(n *ir.Node) *ir.Tensor {
 	return evaluate(n)
 }
 
+// readsParameter reports whether n reads a floating-point initializer of more
+// than one element: what training changes, and where a path to the loss may be
+// cut, which is then reported at n.
+func readsParameter(n *ir.Node) bool {
+	return slices.ContainsFunc(n.In, func(v *ir.Value) bool {
+		return v != nil && v.Init != nil && !v.Init.Constant && v.Type.DType.IsFloat() && v.Type.Shape.Rank() > 0
+	})
+}
+
 // evaluate runs n if all its inputs are constants that training cannot change.
 func evaluate(n *ir.Node) *ir.Tensor {
 	in := make([]ir.Datum, len(n.In))
@@ -89,7 +100,7 @@ func evaluate(n *ir.Node) *ir.Tensor {
 		if v == nil {
 			continue
 		}
-		if v.Init != nil && v.Init.Raw != nil && v.Type.DType.IsFloat() {
+		if v.Init != nil && !v.Init.Constant && v.Type.DType.IsFloat() {
 			return nil
 		}
 		t := v.Const()

@@ -1,6 +1,7 @@
 package passes
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -272,7 +273,7 @@ func (d *differentiator) node(n *ir.Node) error {
 	}
 	d.b.Origin, d.b.Loc = n.Name, n.Loc
 	ctx := ir.NewGradCtx(d.b, n, outs, needs)
-	if err := n.Decl.Grad.Rule(ctx); err != nil {
+	if err := d.rule(n, ctx); err != nil {
 		return err
 	}
 	for i, g := range ctx.InGrads() {
@@ -284,6 +285,26 @@ func (d *differentiator) node(n *ir.Node) error {
 		}
 	}
 	return nil
+}
+
+// rule runs a gradient rule; what it refuses is located at the node, with the
+// operands' types.
+func (d *differentiator) rule(n *ir.Node, ctx *ir.GradCtx) error {
+	err := func() (err error) {
+		defer ir.Catch(&err)
+		return n.Decl.Grad.Rule(ctx)
+	}()
+	var located *diag.Diagnostic
+	if err == nil || errors.As(err, &located) {
+		return err
+	}
+	var operands []string
+	for _, v := range n.In {
+		if v != nil {
+			operands = append(operands, fmt.Sprintf("%q %s", v.Name, v.Type))
+		}
+	}
+	return n.Errorf("no-gradient", "%v (operands %s)", err, strings.Join(operands, ", "))
 }
 
 func (d *differentiator) accumulate(n *ir.Node, i int, g *ir.Value) error {
