@@ -144,13 +144,21 @@ func linearAttentionInfer(c *ir.InferCtx) error {
 	if state == ir.Undefined {
 		state = c.DType(0)
 	}
-	batch := c.FreshDim()
-	out := ir.Shape{}
+	batch, time := c.FreshDim(), c.FreshDim()
 	if q.Ranked {
-		batch = q.Dims[0]
-		out = ir.Dims(q.Dims[0], q.Dims[1], dv.Mul(ir.N(a.qHeads)))
+		batch, time = q.Dims[0], q.Dims[1]
 	}
-	c.SetTensor(0, c.DType(0), out)
+	if past := c.Shape(3); past.Rank() == 4 { // an integer says more than a symbol
+		for i, d := range []*ir.Dim{0: &batch, 2: &dk, 3: &dv} {
+			if d == nil {
+				continue
+			}
+			if _, isInt := d.Int(); !isInt {
+				*d = past.Dims[i]
+			}
+		}
+	}
+	c.SetTensor(0, c.DType(0), ir.Dims(batch, time, dv.Mul(ir.N(a.qHeads))))
 	c.SetTensor(1, state, ir.Dims(batch, ir.N(a.kvHeads), dk, dv))
 	return linearAttentionOptional(c, a, dk, dv)
 }
