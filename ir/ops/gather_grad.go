@@ -75,17 +75,20 @@ func scatterSumKernel(c *ir.NodeCtx, idType ir.DType, dy, ids ir.KernelArg, oute
 }
 
 const scatterSumCUDA = `
-// A thread takes one position of the slices through all indices in order, so that sums do not depend on the schedule.
+// A thread takes one position of the slices through all indices in order, so that sums do not depend on the schedule. On
+// a GPU the rows of the result are dealt out to groups of threads, each of which passes over the indices of the others.
 template <class T, class I, class A>
 void scatter_sum_rows(Stream& s, const T* dy, const I* ids, A* acc, int64_t outer, int64_t n, int64_t inner, int64_t count,
                       int64_t skip) {
-  parallel_for(s, outer * inner, [=] MEMOC_DEVICE(int64_t i) {
-    int64_t o = i / inner, k = i % inner;
+  int64_t lanes = outer * inner;
+  int64_t groups = !MEMOC_CUDA || lanes > 131072 ? 1 : lanes < 4096 ? 64 : 262144 / lanes;
+  parallel_for(s, lanes * groups, [=] MEMOC_DEVICE(int64_t t) {
+    int64_t o = t % lanes / inner, k = t % inner, group = t / lanes;
     for (int64_t j = 0; j < count; j++) {
       int64_t id = int64_t(ids[j]);
       if (id == skip) continue;
       if (id < 0) id += n;
-      if (id >= 0 && id < n) acc[(o * n + id) * inner + k] += to<A>(dy[(o * count + j) * inner + k]);
+      if (id >= 0 && id < n && id % groups == group) acc[(o * n + id) * inner + k] += to<A>(dy[(o * count + j) * inner + k]);
     }
   });
 }

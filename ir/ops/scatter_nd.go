@@ -139,14 +139,18 @@ void scatter_nd_write(Stream& s, const int64_t* ids, const T* u, T* y, int64_t r
   });
 }
 
-// With one, a thread takes one position of the slices through all tuples in order. A is where sums are kept.
+// With one, a thread takes one position of the slices through all tuples in order. A is where sums are kept. On a GPU the
+// rows of the result are dealt out to groups of threads, each of which passes over the tuples of the others.
 template <class T, class A>
 void scatter_nd_reduce(Stream& s, const int64_t* ids, const T* u, A* y, int64_t rows, Dims dims, int64_t inner,
                        int64_t reduction) {
-  parallel_for(s, inner, [=] MEMOC_DEVICE(int64_t i) {
+  int64_t groups = !MEMOC_CUDA || inner > 131072 ? 1 : inner < 4096 ? 64 : 262144 / inner;
+  parallel_for(s, inner * groups, [=] MEMOC_DEVICE(int64_t t) {
+    int64_t i = t % inner, group = t / inner;
     for (int64_t r = 0; r < rows; r++) {
       int64_t at = scatter_nd_row(ids, r, dims);
-      if (at >= 0) y[at * inner + i] = scatter_nd_combine(reduction, y[at * inner + i], to<A>(u[r * inner + i]));
+      if (at < 0 || at % groups != group) continue;
+      y[at * inner + i] = scatter_nd_combine(reduction, y[at * inner + i], to<A>(u[r * inner + i]));
     }
   });
 }
