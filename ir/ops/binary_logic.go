@@ -52,7 +52,11 @@ var _ = ir.Register(ir.Op{
 		if left {
 			return ir.Kernel{Pointwise: over + " ? acc_t(0) : acc_t(std::make_unsigned_t<acc_t>(x0) << x1)"}, err
 		}
-		return ir.Kernel{Pointwise: over + " ? acc_t(x0 < 0 ? -1 : 0) : acc_t(x0 >> x1)"}, err
+		gone := "acc_t(0)"
+		if !c.InDType(0).IsUnsigned() {
+			gone = "acc_t(x0 < 0 ? -1 : 0)"
+		}
+		return ir.Kernel{Pointwise: over + " ? " + gone + " : acc_t(x0 >> x1)"}, err
 	}),
 	InPlace: []ir.Alias{{In: 0, Out: 0}, {In: 1, Out: 0}},
 	Samples: func() []ir.Sample {

@@ -72,7 +72,7 @@ var _ = registerReductions(
 			return c.ExpandLike(c.Div(r.dy, c.ReduceSum(r.x, true, r.axes...)), r.x)
 		}},
 	reduction{name: "ReduceLogSumExp", doc: "Logarithm of the sum of exponentials over axes.", since: []int{1, 11, 13, 18, 28}, axesInput: 18, types: reduceTypes,
-		flops: 10, kernel: "reduce_log_sum_exp",
+		flops: 10, kernel: "reduce_log_sum_exp", linewise: true,
 		eval: logSumExp,
 		evalInt: func(_ ir.DType, x []int64) int64 {
 			f := make([]float64, len(x))

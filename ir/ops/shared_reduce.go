@@ -26,6 +26,8 @@ type reduction struct {
 	evalInt func(d ir.DType, x []int64) int64
 
 	kernel string // the C++ function in reduceCUDA
+	// linewise says that the kernel cannot put together partial results.
+	linewise bool
 
 	// grad is dx of r.dy, the gradient with the reduced axes kept.
 	grad func(c *ir.GradCtx, r reduceGrad) *ir.Value
@@ -47,7 +49,11 @@ func (r reduction) op() ir.Op {
 		Axes:  func(n *ir.Node) ir.AxisMap { return r.axes(n) },
 		Cost: func(c *ir.CostCtx) ir.Cost {
 			read, write := c.Traffic()
-			return ir.Cost{FLOPs: r.flops * ir.Elems(c.InShape(0)), Read: read, Write: write, DType: c.InDType(0)}
+			cost := ir.Cost{FLOPs: r.flops * ir.Elems(c.InShape(0)), Read: read, Write: write, DType: c.InDType(0)}
+			if p, ok, err := r.plan(c); ok && err == nil {
+				cost.Workspace = p.workspace
+			}
+			return cost
 		},
 		Grad:      ir.GradOf(r.gradRule),
 		Recompute: ir.Pure,
@@ -339,23 +345,68 @@ func (s axisGroup) offsets() []int {
 	return out
 }
 
-// kernelRule: where the innermost axis is reduced a block of threads shares
-// one output element; else one thread makes one element, so that neighbouring
-// threads read neighbouring addresses.
-func (r reduction) kernelRule(c *ir.NodeCtx) (ir.Kernel, error) {
+// reducePlan is how a kernel shares out the work. Where the innermost axis is
+// reduced a block of threads makes one output element (rows); else one thread
+// does, so that neighbouring threads read neighbouring addresses. Where that
+// leaves a device idle, lines are cut into chunks whose partial results a
+// second launch puts together, in an order that the shapes alone decide.
+type reducePlan struct {
+	kept, red axisGroup
+	rows      bool
+	chunks    int64
+	workspace int64 // bytes for the partial results
+}
+
+// Enough blocks, or threads, to fill a large device a few times, and the
+// elements below which a chunk is not worth its share of the second launch.
+const (
+	reduceBlocks, reduceBlockElems   = 512, 512
+	reduceThreads, reduceThreadElems = 65536, 64
+)
+
+// plan is not ok where the axes are a run-time value.
+func (r reduction) plan(c *ir.NodeCtx) (p reducePlan, ok bool, err error) {
 	dims := c.InShape(0)
 	axes, known, err := reduceAxes(c.Node, len(dims))
+	if err != nil || !known {
+		return p, false, err
+	}
+	p.kept, p.red = partAxes(dims, axes)
+	last := len(p.red.strides) - 1
+	p.rows = len(p.kept.strides) == 0 || last >= 0 && p.red.strides[last] == 1
+	units, elems := int64(reduceThreads), int64(reduceThreadElems)
+	if p.rows {
+		units, elems = reduceBlocks, reduceBlockElems
+	}
+	lines, length := ir.Elems(p.kept.dims), ir.Elems(p.red.dims)
+	p.chunks = 1
+	if !r.linewise && lines > 0 && length > 0 {
+		p.chunks = max(1, min(length/elems, units/lines))
+	}
+	if p.chunks > 1 {
+		acc := int64(4)
+		if c.InDType(0).Bits() == 64 {
+			acc = 8
+		}
+		p.workspace = p.chunks * lines * acc
+	}
+	return p, true, nil
+}
+
+func (r reduction) kernelRule(c *ir.NodeCtx) (ir.Kernel, error) {
+	p, ok, err := r.plan(c)
 	if err != nil {
 		return ir.Kernel{}, err
 	}
-	if !known {
+	if !ok {
 		return ir.Kernel{}, c.Errorf("the axes are a run-time value; device code needs them at compile time")
 	}
-	kept, red := partAxes(dims, axes)
-	rows := len(kept.strides) == 0 || len(red.strides) > 0 && red.strides[len(red.strides)-1] == 1
-	return ir.Kernel{Func: r.kernel, Source: reduceCUDA, Types: []ir.DType{c.InDType(0)}, Args: []ir.KernelArg{
-		ir.InArg(0), ir.OutArg(0), ir.DimsArg(kept.dims...), ir.DimsArg(kept.strides...),
-		ir.DimsArg(red.dims...), ir.DimsArg(red.strides...), ir.BoolArg(rows)}}, nil
+	args := []ir.KernelArg{ir.InArg(0), ir.OutArg(0), ir.DimsArg(p.kept.dims...), ir.DimsArg(p.kept.strides...),
+		ir.DimsArg(p.red.dims...), ir.DimsArg(p.red.strides...), ir.BoolArg(p.rows)}
+	if !r.linewise {
+		args = append(args, ir.IntArg(p.chunks), ir.WorkspaceArg())
+	}
+	return ir.Kernel{Func: r.kernel, Source: reduceCUDA, Types: []ir.DType{c.InDType(0)}, Args: args}, nil
 }
 
 func (r reduction) samples() []ir.Sample {
@@ -391,6 +442,10 @@ func (r reduction) samples() []ir.Sample {
 		{Name: "no lines", In: []*ir.Tensor{floats([]int64{0, 3}), ir.FromInts(ir.Int64, []int64{1}, 1)}},
 		{Name: "empty lines", In: []*ir.Tensor{floats([]int64{2, 0}), ir.FromInts(ir.Int64, []int64{1}, 1)}, Attrs: []ir.Attr{drop}},
 	}
+	long := map[int]string{0: "thousands of elements"}
+	out = append(out,
+		ir.Sample{Name: "chunked rows", In: []*ir.Tensor{spreadFloats(2, 1100), ir.FromInts(ir.Int64, []int64{1}, 1)}, NoGradCheck: long},
+		ir.Sample{Name: "chunked columns", In: []*ir.Tensor{spreadFloats(300, 3), ir.FromInts(ir.Int64, []int64{0}, 1)}, NoGradCheck: long})
 	if r.types.Has(ir.Int32) {
 		out = append(out, ir.Sample{Name: "ints", Attrs: []ir.Attr{drop},
 			In: []*ir.Tensor{ir.FromInts(ir.Int32, []int64{7, 3, 2, 5, 1, -6}, 2, 3), ir.FromInts(ir.Int64, []int64{1}, 1)}})
@@ -400,4 +455,13 @@ func (r reduction) samples() []ir.Sample {
 			In: []*ir.Tensor{ir.FromInts(ir.Bool, []int64{1, 0, 1, 1, 0, 0}, 3, 2), ir.FromInts(ir.Int64, []int64{1}, 1)}})
 	}
 	return out
+}
+
+// spreadFloats is a tensor of numbers between 1/2 and 3/2.
+func spreadFloats(dims ...int64) *ir.Tensor {
+	vals := make([]float64, ir.Elems(dims))
+	for i := range vals {
+		vals[i] = 0.5 + float64(i*7919%1009)/1009
+	}
+	return ir.FromFloats(ir.Double, vals, dims...)
 }
