@@ -5,10 +5,11 @@ import "memoc/ir"
 var _ = ir.Register(ir.Op{
 	Domain: ir.MemocDomain, Name: "FlashAttention",
 	Doc: "softmax(cap(scale * Q K^T) + mask) V for Q [B,H,S,D], K [B,G,T,D], V [B,G,T,E], with the log-sum-exp of each row; no S x T tensor is stored. " +
-		"is_causal: 1 aligns the first query with the first key, 2 the last with the last. A row that sees no key gives Y 0 and LSE -inf. " +
+		"is_causal: 1 aligns the first query with the first key, 2 the last with the last. With segments ([B,S] and [B,T]) a query sees the keys of its own number. " +
+		"A row that sees no key has LSE -inf and gives Y 0, or by empty_rows the mean of V: 1 as under a finite mask that is added, 2 under one that replaces scores. " +
 		"The standard Attention is replaced by it before differentiation (LowerAttention); an Attention left in place is differentiated through it, at the price of a second forward.",
 	Since: []int{1},
-	In:    ir.Ports("Q:T, K:T, V:T, mask:M?"), Out: ir.Ports("Y:T, LSE:U?"),
+	In:    ir.Ports("Q:T, K:T, V:T, mask:M?, q_segments:tensor(int64)?, k_segments:tensor(int64)?"), Out: ir.Ports("Y:T, LSE:U?"),
 	Types: map[string]ir.DTypeSet{"T": ir.Floats, "U": ir.SetOf(ir.Float, ir.Double), "M": ir.Floats | ir.Bools},
 	Infer: func(c *ir.InferCtx) error {
 		if err := flashInfer(c, 0); err != nil {
@@ -36,7 +37,7 @@ var _ = ir.Register(ir.Op{
 	Eval: func(c *ir.EvalCtx) error {
 		q, k, v := c.In(0), c.In(1), c.In(2)
 		f, ok := flashView(c.Node, q.Dims, k.Dims, v.Dims)
-		m, fits := flashMaskOf(c.In(3), f)
+		m, fits := flashMaskFrom(c.In, 3, f)
 		if !ok || !fits {
 			return c.Errorf("Q %v, K %v, V %v and the mask do not fit", q.Dims, k.Dims, v.Dims)
 		}
@@ -50,8 +51,8 @@ var _ = ir.Register(ir.Op{
 	Samples:  flashSamples,
 })
 
-// flashInfer checks Q, K, V at ports first, first+1, first+2 and the mask at
-// the last port against each other.
+// flashInfer checks Q, K, V at ports first, first+1, first+2 against each
+// other, and the mask and the segments at the last three.
 func flashInfer(c *ir.InferCtx, first int) error {
 	q, k, v := c.Shape(first), c.Shape(first+1), c.Shape(first+2)
 	for i, s := range []ir.Shape{q, k, v} {
@@ -73,8 +74,17 @@ func flashInfer(c *ir.InferCtx, first int) error {
 	if okH && okG && (g == 0 || h%g != 0) {
 		return c.Errorf("%d query heads cannot share %d key heads", h, g)
 	}
-	mask := c.Shape(len(c.Node.Decl.In) - 1)
-	return unidirectional(c, mask, ir.Dims(q.Dims[0], q.Dims[1], q.Dims[2], k.Dims[2]))
+	port := len(c.Node.Decl.In) - 3
+	if c.Has(port+1) != c.Has(port+2) {
+		return c.Errorf("segments are needed of queries and keys both")
+	}
+	for i, extent := range []ir.Dim{q.Dims[2], k.Dims[2]} {
+		s := c.Shape(port + 1 + i)
+		if s.Ranked && (s.Rank() != 2 || s.Dims[1].Differ(extent) || s.Dims[0].Differ(ir.N(1)) && s.Dims[0].Differ(q.Dims[0])) {
+			return c.Errorf("%s has shape %s; [batch, positions] is needed (Q %s, K %s)", c.Node.Decl.In[port+1+i].Name, s, q, k)
+		}
+	}
+	return unidirectional(c, c.Shape(port), ir.Dims(q.Dims[0], q.Dims[1], q.Dims[2], k.Dims[2]))
 }
 
 // flashAxes: batch follows; heads follow if every head has keys of its own;
@@ -94,7 +104,7 @@ func flashAxes(n *ir.Node) ir.AxisMap {
 		return axes
 	}
 	y := make([]ir.OutAxis, 4)
-	y[0] = mask(ir.OutAxis{{In: 0, Axis: 0}, {In: 1, Axis: 0}, {In: 2, Axis: 0}}, 0)
+	y[0] = batchOfSegments(n, 4, mask(ir.OutAxis{{In: 0, Axis: 0}, {In: 1, Axis: 0}, {In: 2, Axis: 0}}, 0))
 	if q.Dims[1].Equal(k.Dims[1]) {
 		y[1] = mask(ir.OutAxis{{In: 0, Axis: 1}, {In: 1, Axis: 1}, {In: 2, Axis: 1}}, 1)
 	}
@@ -103,7 +113,8 @@ func flashAxes(n *ir.Node) ir.AxisMap {
 	lag, static := k.Dims[2].Sub(q.Dims[2]).Int()
 	switch {
 	case noWindow && causal == 0:
-		y[2] = mask(ir.OutAxis{{In: 0, Axis: 2}}, 2)
+		y[2] = mask(withSegments(n, ir.OutAxis{{In: 0, Axis: 2}}), 2)
+	case inShapeOf(n, 4).Rank() == 2 || n.Int("empty_rows", emptyZero) != emptyZero:
 	case noWindow && static && (causal == 2 || lag == 0):
 		y[2] = mask(ir.OutAxis{{In: 0, Axis: 2}, {In: 1, Axis: 2, Rel: ir.Prefix, Hi: lag}, {In: 2, Axis: 2, Rel: ir.Prefix, Hi: lag}}, 2)
 	}
@@ -115,10 +126,29 @@ func flashAxes(n *ir.Node) ir.AxisMap {
 	return m
 }
 
+// batchOfSegments adds the batch of the segments, at port and the next one,
+// that are not broadcast along it.
+func batchOfSegments(n *ir.Node, port int, axes ir.OutAxis) ir.OutAxis {
+	for i := port; i < port+2; i++ {
+		if s := inShapeOf(n, i); s.Rank() == 2 && s.Dims[0].Equal(n.In[port-4].Type.Shape.Dims[0]) {
+			axes = append(axes, ir.AxisLink{In: i, Axis: 0})
+		}
+	}
+	return axes
+}
+
+// withSegments adds the positions of the queries' segments.
+func withSegments(n *ir.Node, axes ir.OutAxis) ir.OutAxis {
+	if inShapeOf(n, 4).Rank() == 2 {
+		axes = append(axes, ir.AxisLink{In: 4, Axis: 1})
+	}
+	return axes
+}
+
 // flashAttrs copies the attributes that forward and gradient share.
 func flashAttrs(n *ir.Node) []ir.Attr {
 	var out []ir.Attr
-	for _, name := range []string{"scale", "is_causal", "softcap", "left_window_size", "right_window_size"} {
+	for _, name := range []string{"scale", "is_causal", "softcap", "left_window_size", "right_window_size", "empty_rows"} {
 		if a := n.Attr(name); a != nil {
 			out = append(out, ir.Attr{Name: a.Name, Kind: a.Kind, F: a.F, I: a.I})
 		}
@@ -135,7 +165,7 @@ func flashGrad(c *ir.GradCtx) error {
 		outs = 4
 	}
 	g := c.OpN(ir.MemocDomain, "FlashAttentionGrad", outs,
-		[]*ir.Value{c.OutGrad(0), c.In(0), c.In(1), c.In(2), c.Out(0), c.Out(1), c.In(3)}, flashAttrs(c.Node)...)
+		[]*ir.Value{c.OutGrad(0), c.In(0), c.In(1), c.In(2), c.Out(0), c.Out(1), c.In(3), c.In(4), c.In(5)}, flashAttrs(c.Node)...)
 	for i, v := range g {
 		if c.Needs(i) {
 			c.Set(i, v)
@@ -149,7 +179,15 @@ func flashKernel(c *ir.NodeCtx) (ir.Kernel, error) {
 	if !ok {
 		return ir.Kernel{}, c.Errorf("Q, K and V do not fit")
 	}
-	return flashForwardKernel(c, f, flashLayout(f), c.InShape(3), 1)
+	maskType, step := maskArgs(c, 3, f, c.InShape(3))
+	st := flashLayout(f)
+	args := []ir.KernelArg{ir.InArg(0), ir.InArg(1), ir.InArg(2), ir.InArg(3), ir.DimsArg(step...), inArgOrNull(c, f.lengths)}
+	args = append(args, segmentArgs(c, 4, f)...)
+	return ir.Kernel{Func: "flash_attention", Source: flashCUDA,
+		Types: []ir.DType{c.InDType(0), maskType, workType(c.InDType(0))},
+		Args: append(args, ir.OutArg(0), ir.OutArg(1),
+			f.dims(), ir.IntArg(f.maskCols), ir.DimsArg(append(append(append(st.q[:], st.k[:]...), st.v[:]...), st.y[:]...)...),
+			ir.FloatArg(f.scale), ir.FloatArg(f.softcap), ir.IntArg(f.empty))}, nil
 }
 
 // flashSteps is how a kernel walks Q, K, V and Y: steps of batch, head and
@@ -162,15 +200,16 @@ func flashLayout(f flashShape) flashSteps {
 	return flashSteps{dense(f.h, f.s, f.d), dense(f.g, f.t, f.d), dense(f.g, f.t, f.e), dense(f.h, f.s, f.e)}
 }
 
-// flashForwardKernel is the forward kernel; the log-sum-exp goes to output
-// lseOut (none if the node has no such output).
-func flashForwardKernel(c *ir.NodeCtx, f flashShape, st flashSteps, mask []int64, lseOut int) (ir.Kernel, error) {
-	maskType, step := maskArgs(c, 3, f, mask)
-	return ir.Kernel{Func: "flash_attention", Source: flashCUDA,
-		Types: []ir.DType{c.InDType(0), maskType, workType(c.InDType(0))},
-		Args: []ir.KernelArg{ir.InArg(0), ir.InArg(1), ir.InArg(2), ir.InArg(3), ir.DimsArg(step...), inArgOrNull(c, f.lengths), ir.OutArg(0), ir.OutArg(lseOut),
-			f.dims(), ir.IntArg(f.maskCols), ir.DimsArg(append(append(append(st.q[:], st.k[:]...), st.v[:]...), st.y[:]...)...),
-			ir.FloatArg(f.scale), ir.FloatArg(f.softcap)}}, nil
+// segmentArgs is the segments at a port and the next one, and their steps
+// along the batch.
+func segmentArgs(c *ir.NodeCtx, port int, f flashShape) []ir.KernelArg {
+	steps := []int64{0, 0}
+	for i, n := range []int64{f.s, f.t} {
+		if s := c.InShape(port + i); len(s) == 2 && s[0] > 1 {
+			steps[i] = n
+		}
+	}
+	return []ir.KernelArg{ir.InArg(port), ir.InArg(port + 1), ir.DimsArg(steps...)}
 }
 
 // maskArgs is the element type of the mask at a port (of Q where there is
@@ -191,6 +230,13 @@ func flashSamples() []ir.Sample {
 	boolMask := ir.FromInts(ir.Bool, []int64{1, 0, 1, 0, 0, 0, 0, 1, 1}, 3, 3)
 	bias := wave(4, 2, 3, 3)
 	hole := floats([]int64{1, 1, 1, 3}, 0, negInf, 0.5)
+	left := ir.FromInts(ir.Bool, []int64{0, 1, 1, 1, 1, 1}, 2, 1, 1, 3)
+	segments := func(in []*ir.Tensor, mask, sq, sk *ir.Tensor) []*ir.Tensor {
+		return append(append([]*ir.Tensor{}, in...), mask, sq, sk)
+	}
+	docs := ir.FromInts(ir.Int64, []int64{0, 0, 1, 4, 7, 7}, 2, 3)
+	empty := func(n int64) ir.Attr { return ir.IntAttr("empty_rows", n) }
+	swallowed := map[int]string{0: "scores that are swallowed have a gradient by convention", 1: "as for Q"}
 	return []ir.Sample{
 		{Name: "plain", In: []*ir.Tensor{q, k, v}},
 		{Name: "scale", In: []*ir.Tensor{q, k, v}, Attrs: []ir.Attr{ir.FloatAttr("scale", 1.5)}},
@@ -208,6 +254,12 @@ func flashSamples() []ir.Sample {
 		{Name: "window", In: []*ir.Tensor{wave(1, 1, 1, 5, 2), wave(2, 1, 1, 5, 2), wave(3, 1, 1, 5, 2)},
 			Attrs: []ir.Attr{ir.IntAttr("left_window_size", 1), ir.IntAttr("right_window_size", 2)}},
 		{Name: "causal window", In: long, Attrs: []ir.Attr{causal(2), ir.IntAttr("left_window_size", 1)}},
+		{Name: "segments", In: segments([]*ir.Tensor{q, k, v}, nil, docs, docs), Absent: []int{3}},
+		{Name: "causal segments of one kind for all batches, rows without keys", In: segments(long, nil, ir.FromInts(ir.Int64, []int64{3, 9}, 1, 2), ir.FromInts(ir.Int64, []int64{3, 3, 1, 3, 3}, 1, 5)),
+			Absent: []int{3}, Attrs: []ir.Attr{causal(2)}},
+		{Name: "padded on the left, mask replaces", In: with([]*ir.Tensor{q, k, v}, left), Attrs: []ir.Attr{causal(2), empty(emptyMeanReplaced)}},
+		{Name: "padded on the left, mask is added", In: with([]*ir.Tensor{q, k, v}, left), Attrs: []ir.Attr{causal(2), empty(emptyMeanAdded)}, NoGradCheck: swallowed},
+		{Name: "mask and segments", In: segments([]*ir.Tensor{q, k, v}, left, docs, docs), Attrs: []ir.Attr{empty(emptyMeanReplaced)}},
 		{Name: "no queries", In: []*ir.Tensor{wave(1, 2, 1, 0, 3), wave(2, 2, 1, 2, 3), wave(3, 2, 1, 2, 3)}},
 		{Name: "no keys", In: []*ir.Tensor{wave(1, 2, 1, 2, 3), wave(2, 2, 1, 0, 3), wave(3, 2, 1, 0, 3)}},
 	}

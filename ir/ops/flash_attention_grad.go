@@ -7,7 +7,7 @@ var _ = ir.Register(ir.Op{
 	Doc: "Gradients of FlashAttention from its output and log-sum-exp, scores made again block by block; " +
 		"dmask (optional) is summed to the mask's shape.",
 	Since: []int{1},
-	In:    ir.Ports("dY:T, Q:T, K:T, V:T, Y:T, LSE:U, mask:M?"), Out: ir.Ports("dQ:T, dK:T, dV:T, dmask:M?"),
+	In:    ir.Ports("dY:T, Q:T, K:T, V:T, Y:T, LSE:U, mask:M?, q_segments:tensor(int64)?, k_segments:tensor(int64)?"), Out: ir.Ports("dQ:T, dK:T, dV:T, dmask:M?"),
 	Types: map[string]ir.DTypeSet{"T": ir.Floats, "U": ir.SetOf(ir.Float, ir.Double), "M": ir.Floats | ir.Bools},
 	Infer: func(c *ir.InferCtx) error {
 		if err := flashInfer(c, 1); err != nil {
@@ -38,7 +38,7 @@ var _ = ir.Register(ir.Op{
 	Eval: func(c *ir.EvalCtx) error {
 		q, k, v := c.In(1), c.In(2), c.In(3)
 		f, ok := flashView(c.Node, q.Dims, k.Dims, v.Dims)
-		m, fits := flashMaskOf(c.In(6), f)
+		m, fits := flashMaskFrom(c.In, 6, f)
 		if !ok || !fits || c.In(0).Len() != c.In(4).Len() || c.In(5).Len() != f.b*f.h*f.s {
 			return c.Errorf("Q %v, K %v, V %v, Y %v, LSE %v and the mask do not fit", q.Dims, k.Dims, v.Dims, c.In(4).Dims, c.In(5).Dims)
 		}
@@ -61,11 +61,13 @@ var _ = ir.Register(ir.Op{
 		for len(mask) < 4 {
 			mask = append([]int64{1}, mask...)
 		}
+		args := []ir.KernelArg{ir.InArg(0), ir.InArg(1), ir.InArg(2), ir.InArg(3), ir.InArg(4), ir.InArg(5), ir.InArg(6),
+			ir.DimsArg(step...), ir.DimsArg(mask...)}
+		args = append(args, segmentArgs(c, 7, f)...)
 		return ir.Kernel{Func: "flash_attention_grad", Source: flashCUDA,
 			Types: []ir.DType{c.InDType(1), maskType, c.InDType(5)},
-			Args: []ir.KernelArg{ir.InArg(0), ir.InArg(1), ir.InArg(2), ir.InArg(3), ir.InArg(4), ir.InArg(5), ir.InArg(6),
-				ir.DimsArg(step...), ir.DimsArg(mask...), ir.OutArg(0), ir.OutArg(1), ir.OutArg(2), ir.OutArg(3), f.dims(),
-				ir.FloatArg(f.scale), ir.FloatArg(f.softcap), ir.WorkspaceArg()}}, nil
+			Args: append(args, ir.OutArg(0), ir.OutArg(1), ir.OutArg(2), ir.OutArg(3), f.dims(),
+				ir.FloatArg(f.scale), ir.FloatArg(f.softcap), ir.IntArg(f.empty), ir.WorkspaceArg())}, nil
 	}),
 	Function: functionOf(flashGradFunction),
 	Samples:  flashGradSamples,
@@ -92,6 +94,9 @@ func flashGradAxes(n *ir.Node) ir.AxisMap {
 			if i := a - (4 - s.Rank()); s.Ranked && i >= 0 && s.Dims[i].Equal(q.Dims[a]) {
 				axes[a] = append(axes[a], ir.AxisLink{In: 6, Axis: i})
 			}
+			if a == 0 {
+				axes[a] = batchOfSegments(n, 7, axes[a])
+			}
 		}
 		m.Out[o] = axes
 	}
@@ -105,19 +110,25 @@ func flashGradSamples() []ir.Sample {
 		n := &ir.Node{Attrs: s.Attrs}
 		q, k, v := s.In[0], s.In[1], s.In[2]
 		f, _ := flashView(n, q.Dims, k.Dims, v.Dims)
-		var mask *ir.Tensor
-		if len(s.In) > 3 {
-			mask = s.In[3]
+		at := func(i int) *ir.Tensor {
+			if i >= len(s.In) {
+				return nil
+			}
+			return s.In[i]
 		}
-		m, _ := flashMaskOf(mask, f)
+		mask := at(3)
+		m, _ := flashMaskFrom(at, 3, f)
 		y, lse := flashForward(f, q.Floats(), k.Floats(), v.Floats(), m)
 		in := []*ir.Tensor{wave(9, f.b, f.h, f.s, f.e), q, k, v, ir.FromFloats(ir.Double, y, f.b, f.h, f.s, f.e), ir.FromFloats(ir.Double, lse, f.b, f.h, f.s)}
 		s.NumOut, s.NoGradCheck = 3, nil
-		if mask != nil {
-			in = append(in, mask)
-			if mask.DType != ir.Bool {
-				s.NumOut = 4
-			}
+		if len(s.In) > 3 {
+			in = append(in, s.In[3:]...)
+		}
+		if s.Absent != nil {
+			s.Absent = []int{6}
+		}
+		if mask != nil && mask.DType != ir.Bool {
+			s.NumOut = 4
 		}
 		s.In = in
 		out = append(out, s)

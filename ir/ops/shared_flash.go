@@ -9,8 +9,19 @@ import (
 // Attention on Q [B,H,S,D], K [B,G,T,D] and V [B,G,T,E] without ever storing
 // S x T scores. Query head h reads key head h/(H/G). Query i may see key j if
 // i+offset-left <= j <= i+offset+right (a bound of -1 is none; causal means
-// right = 0). A query that sees no key gives Y = 0 and LSE = -inf, and no
-// gradient.
+// right = 0), if their segment numbers are equal (where there are any), and if
+// the mask is not -inf there. A query that sees no key has LSE = -inf; what
+// becomes of it is the attribute empty_rows.
+
+// The values of empty_rows: what a query gives that sees no key.
+const (
+	emptyZero = iota // Y = 0, and no gradient
+	// The mean of all values: what a softmax makes of scores that a finite mask
+	// has swallowed. If the mask was added, the gradient of the scores passes it;
+	// if it was put in their place, it does not.
+	emptyMeanAdded
+	emptyMeanReplaced
+)
 
 // flashShape is the sizes and the window of one attention.
 type flashShape struct {
@@ -18,6 +29,7 @@ type flashShape struct {
 	scale, softcap      float64
 	offset, left, right int64
 	maskCols            int64 // keys from here on are masked (the standard Attention pads its mask)
+	empty               int64 // see emptyZero
 	lengths             int   // port of the number of valid keys of each batch element; -1: none
 }
 
@@ -33,6 +45,7 @@ func flashView(n *ir.Node, q, k, v []int64) (f flashShape, ok bool) {
 	}
 	f.scale = flashScale(n, f.d)
 	f.softcap = float64(n.Float("softcap", 0))
+	f.empty = n.Int("empty_rows", emptyZero)
 	f.left, f.right = n.Int("left_window_size", -1), n.Int("right_window_size", -1)
 	switch n.Int("is_causal", 0) {
 	case 1:
@@ -82,10 +95,42 @@ func (f flashShape) dims() ir.KernelArg {
 }
 
 // flashMask is a mask in float64 (bool: 0 or -inf) with its steps along
-// [B,H,S,T].
+// [B,H,S,T], and the segment numbers of queries and keys.
 type flashMask struct {
-	bias []float64
-	step []int64
+	bias       []float64
+	step       []int64
+	segQ, segK flashSegments
+}
+
+// flashSegments is numbers with their step along the batch.
+type flashSegments struct {
+	of   []int64
+	step int64
+}
+
+func (s flashSegments) at(b, i int64) int64 { return s.of[b*s.step+i] }
+
+func segmentsOf(t *ir.Tensor, b, n int64) (flashSegments, bool) {
+	if len(t.Dims) != 2 || t.Dims[0] != 1 && t.Dims[0] != b || t.Dims[1] != n {
+		return flashSegments{}, false
+	}
+	s := flashSegments{of: t.Ints()}
+	if t.Dims[0] > 1 {
+		s.step = n
+	}
+	return s, true
+}
+
+// flashMaskFrom reads the mask at a port and the segments at the next two.
+func flashMaskFrom(in func(int) *ir.Tensor, port int, f flashShape) (flashMask, bool) {
+	m, ok := flashMaskOf(in(port), f)
+	if q, k := in(port+1), in(port+2); ok && q != nil && k != nil {
+		okK := false
+		m.segQ, ok = segmentsOf(q, f.b, f.s)
+		m.segK, okK = segmentsOf(k, f.b, f.t)
+		ok = ok && okK
+	}
+	return m, ok
 }
 
 func flashMaskOf(t *ir.Tensor, f flashShape) (flashMask, bool) {
@@ -111,6 +156,9 @@ func flashMaskOf(t *ir.Tensor, f flashShape) (flashMask, bool) {
 }
 
 func (m flashMask) at(b, h, i, j int64) float64 {
+	if m.segQ.of != nil && m.segQ.at(b, i) != m.segK.at(b, j) {
+		return negInf
+	}
 	if m.step == nil {
 		return 0
 	}
@@ -161,11 +209,18 @@ func flashForward(f flashShape, q, k, v []float64, m flashMask) (y, lse []float6
 			top = max(top, p[j])
 		}
 		lse[line] = math.Inf(-1)
+		out := rowOf(y, f.h, f.s, f.e, b, h, i)
 		if math.IsInf(top, -1) {
+			if f.empty != emptyZero {
+				for j := range f.t {
+					for e, x := range rowOf(v, f.g, f.t, f.e, b, g, j) {
+						out[e] += x / float64(f.t)
+					}
+				}
+			}
 			continue
 		}
 		sum := 0.0
-		out := rowOf(y, f.h, f.s, f.e, b, h, i)
 		for j := lo; j < hi; j++ {
 			w := math.Exp(p[j] - top)
 			if w == 0 {
@@ -192,7 +247,8 @@ type flashGradients struct{ q, k, v, mask []float64 }
 func flashBackward(f flashShape, dy, q, k, v, y, lse []float64, m flashMask) flashGradients {
 	out := flashGradients{make([]float64, len(q)), make([]float64, len(k)), make([]float64, len(v)), make([]float64, len(m.bias))}
 	for line := range f.b * f.h * f.s {
-		if math.IsInf(lse[line], -1) {
+		empty := math.IsInf(lse[line], -1)
+		if empty && f.empty == emptyZero {
 			continue
 		}
 		b, h, i := line/f.s/f.h, line/f.s%f.h, line%f.s
@@ -201,16 +257,25 @@ func flashBackward(f flashShape, dy, q, k, v, y, lse []float64, m flashMask) fla
 		dyi := rowOf(dy, f.h, f.s, f.e, b, h, i)
 		delta := dotProduct(dyi, rowOf(y, f.h, f.s, f.e, b, h, i))
 		lo, hi := f.keys(i)
+		if empty {
+			lo, hi = 0, f.t
+		}
 		for j := lo; j < hi; j++ {
 			kj, dkj := rowOf(k, f.g, f.t, f.d, b, g, j), rowOf(out.k, f.g, f.t, f.d, b, g, j)
 			vj, dvj := rowOf(v, f.g, f.t, f.e, b, g, j), rowOf(out.v, f.g, f.t, f.e, b, g, j)
 			bias := m.at(b, h, i, j)
 			s, slope := f.score(dotProduct(qi, kj))
 			p := math.Exp(s + bias - lse[line])
+			if empty {
+				p, bias = 1/float64(f.t), 0
+			}
 			if p == 0 || math.IsInf(bias, -1) {
 				continue
 			}
 			ds := p * (dotProduct(dyi, vj) - delta)
+			if empty && f.empty == emptyMeanReplaced {
+				ds = 0
+			}
 			if m.step != nil {
 				out.mask[b*m.step[0]+h*m.step[1]+i*m.step[2]+j*m.step[3]] += ds
 			}

@@ -37,6 +37,13 @@ struct FlashSizes {
   }
 };
 
+// FlashSegments: a query sees the keys of its own number; without numbers, all.
+struct FlashSegments {
+  const int64_t *q, *k;
+  int64_t qs, ks;
+  MEMOC_FN bool apart(int64_t b, int64_t i, int64_t j) const { return q != nullptr && q[b * qs + i] != k[b * ks + j]; }
+};
+
 // flash_score is the capped score; slope becomes its derivative by the raw product.
 template <class A> MEMOC_FN A flash_score(A dot, A scale, A cap, A* slope) {
   A s = dot * scale;
@@ -48,12 +55,14 @@ template <class A> MEMOC_FN A flash_score(A dot, A scale, A cap, A* slope) {
 }
 
 // steps holds those of batch, head and position of q, k, v and y. lengths, if any, is the number of valid keys of each
-// batch element, and then the window's offset is that number less s.
+// batch element, and then the window's offset is that number less s. empty is empty_rows of ir/ops/shared_flash.go.
 template <class T, class M, class U>
-void flash_attention(Stream& st, const T* q, const T* k, const T* v, const M* mask, Dims ms, const int64_t* lengths, T* y, U* lse,
-                     Dims sizes, int64_t mask_cols, Dims steps, double scale, double softcap) {
+void flash_attention(Stream& st, const T* q, const T* k, const T* v, const M* mask, Dims ms, const int64_t* lengths,
+                     const int64_t* q_segments, const int64_t* k_segments, Dims segment_steps, T* y, U* lse,
+                     Dims sizes, int64_t mask_cols, Dims steps, double scale, double softcap, int64_t empty) {
   using A = Acc<T>;
   FlashSizes f(sizes);
+  FlashSegments seg{q_segments, k_segments, segment_steps[0], segment_steps[1]};
   block_rows(st, f.b * f.h * f.s, [=] MEMOC_DEVICE(RowCtx& c, int64_t row) {
     int64_t i = row % f.s, h = row / f.s % f.h, b = row / f.s / f.h, g = h / (f.h / f.g);
     A* qs = c.shared<A>();
@@ -76,6 +85,7 @@ void flash_attention(Stream& st, const T* q, const T* k, const T* v, const M* ma
       for (int64_t j = c.tid; j < n; j += c.size) {
         A s = flash_score(flash_dot(qs, kb + (t0 + j) * steps[5], f.d), A(scale), A(softcap), &slope);
         if (mask != nullptr) s = flash_masked(s, mask[b * ms[0] + h * ms[1] + i * ms[2] + (t0 + j) * ms[3]]);
+        if (seg.apart(b, i, t0 + j)) s = -infinity<A>();
         p[j] = s;
         tile = max_of(tile, s);
       }
@@ -97,7 +107,12 @@ void flash_attention(Stream& st, const T* q, const T* k, const T* v, const M* ma
       top = now;
     }
     T* yr = y + b * steps[9] + h * steps[10] + i * steps[11];
-    for (int64_t e = c.tid; e < f.e; e += c.size) yr[e] = to<T>(sum == A(0) ? A(0) : acc[e] / sum);
+    for (int64_t e = c.tid; e < f.e; e += c.size) {
+      A a = sum == A(0) ? A(0) : acc[e] / sum;
+      if (sum == A(0) && empty != 0)
+        for (int64_t j = 0; j < f.t; j++) a += to<A>(vb[j * steps[8] + e]) / A(f.t);
+      yr[e] = to<T>(a);
+    }
     if (c.tid == 0 && lse != nullptr) lse[row] = to<U>(sum == A(0) ? -infinity<A>() : top + log_of(sum));
   }, (f.d + f.e + kFlashTile) * int64_t(sizeof(A)));
 }
@@ -105,7 +120,7 @@ void flash_attention(Stream& st, const T* q, const T* k, const T* v, const M* ma
 // flash_mask_grad: one thread for each element of the mask sums what it was broadcast to.
 template <class A, class T, class M, class U>
 void flash_mask_grad(Stream& st, const T* dy, const T* q, const T* k, const T* v, const U* lse, const M* mask, Dims ms, Dims mask_dims,
-                     M* dmask, const A* delta, Dims sizes, double scale, double softcap) {
+                     FlashSegments seg, M* dmask, const A* delta, Dims sizes, double scale, double softcap, int64_t empty) {
   FlashSizes f(sizes);
   parallel_for(st, dmask == nullptr ? 0 : mask_dims.numel(), [=] MEMOC_DEVICE(int64_t at) {
     Dims lo = coords(at, mask_dims), hi = lo;
@@ -117,13 +132,14 @@ void flash_mask_grad(Stream& st, const T* dy, const T* q, const T* k, const T* v
         for (int64_t i = lo[2]; i < hi[2]; i++) {
           int64_t row = (b * f.h + h) * f.s + i, kv = (b * f.g + h / (f.h / f.g)) * f.t;
           A l = to<A>(lse[row]);
-          if (l == -infinity<A>()) continue;
+          bool dead = l == -infinity<A>();
+          if (dead && empty != 1) continue;
           for (int64_t j = lo[3]; j < hi[3]; j++) {
-            if (j < f.first_key(i, f.offset) || j >= f.end_key(i, f.offset)) continue;
+            if (!dead && (j < f.first_key(i, f.offset) || j >= f.end_key(i, f.offset) || seg.apart(b, i, j))) continue;
             A dot = A(0), dp = A(0);
             for (int64_t d = 0; d < f.d; d++) dot += to<A>(q[row * f.d + d]) * to<A>(k[(kv + j) * f.d + d]);
             for (int64_t e = 0; e < f.e; e++) dp += to<A>(dy[row * f.e + e]) * to<A>(v[(kv + j) * f.e + e]);
-            A w = exp_of(flash_masked(flash_score(dot, A(scale), A(softcap), &slope), mask[at]) - l);
+            A w = dead ? A(1) / A(f.t) : exp_of(flash_masked(flash_score(dot, A(scale), A(softcap), &slope), mask[at]) - l);
             if (w != A(0)) sum += w * (dp - delta[row]);
           }
         }
@@ -135,9 +151,11 @@ void flash_mask_grad(Stream& st, const T* dy, const T* q, const T* k, const T* v
 // that share it; dmask by element.
 template <class T, class M, class U>
 void flash_attention_grad(Stream& st, const T* dy, const T* q, const T* k, const T* v, const T* y, const U* lse, const M* mask, Dims ms,
-                          Dims mask_dims, T* dq, T* dk, T* dv, M* dmask, Dims sizes, double scale, double softcap, void* workspace) {
+                          Dims mask_dims, const int64_t* q_segments, const int64_t* k_segments, Dims segment_steps, T* dq, T* dk, T* dv, M* dmask,
+                          Dims sizes, double scale, double softcap, int64_t empty, void* workspace) {
   using A = Acc<T>;
   FlashSizes f(sizes);
+  FlashSegments seg{q_segments, k_segments, segment_steps[0], segment_steps[1]};
   A* delta = static_cast<A*>(workspace);
   parallel_for(st, f.b * f.h * f.s, [=] MEMOC_DEVICE(int64_t row) {
     A sum = A(0);
@@ -154,13 +172,14 @@ void flash_attention_grad(Stream& st, const T* dy, const T* q, const T* k, const
     for (int64_t e = c.tid; e < f.e; e += c.size) dys[e] = to<A>(dy[row * f.e + e]);
     c.sync();
     A l = to<A>(lse[row]), slope;
-    int64_t lo = f.first_key(i, f.offset), hi = l == -infinity<A>() ? lo : f.end_key(i, f.offset);
+    bool dead = l == -infinity<A>();
+    int64_t lo = dead ? 0 : f.first_key(i, f.offset), hi = !dead ? f.end_key(i, f.offset) : empty == 1 ? f.t : 0;
     for (int64_t t0 = lo; t0 < hi; t0 += kFlashTile) {
       int64_t n = hi - t0 < kFlashTile ? hi - t0 : kFlashTile;
       for (int64_t j = c.tid; j < n; j += c.size) {
         A s = flash_score(flash_dot(qs, k + (kv + t0 + j) * f.d, f.d), A(scale), A(softcap), &slope);
         if (mask != nullptr) s = flash_masked(s, mask[b * ms[0] + h * ms[1] + i * ms[2] + (t0 + j) * ms[3]]);
-        A w = exp_of(s - l);
+        A w = dead ? A(1) / A(f.t) : seg.apart(b, i, t0 + j) ? A(0) : exp_of(s - l);
         ds[j] = w == A(0) ? w : w * (flash_dot(dys, v + (kv + t0 + j) * f.e, f.e) - delta[row]) * slope;
       }
       c.sync();
@@ -189,6 +208,7 @@ void flash_attention_grad(Stream& st, const T* dy, const T* q, const T* k, const
     int64_t lo = f.right >= 0 ? j - f.offset - f.right : 0, hi = f.left >= 0 ? j - f.offset + f.left + 1 : f.s;
     if (lo < 0) lo = 0;
     if (hi > f.s) hi = f.s;
+    if (empty != 0) lo = 0, hi = f.s;
     A slope;
     for (int64_t h = g * per; h < (g + 1) * per; h++) {
       int64_t base = (b * f.h + h) * f.s;
@@ -199,8 +219,9 @@ void flash_attention_grad(Stream& st, const T* dy, const T* q, const T* k, const
           A l = to<A>(lse[row]);
           A s = flash_score(flash_dot(ks, q + row * f.d, f.d), A(scale), A(softcap), &slope);
           if (mask != nullptr) s = flash_masked(s, mask[b * ms[0] + h * ms[1] + i * ms[2] + j * ms[3]]);
-          p[x] = l == -infinity<A>() ? A(0) : exp_of(s - l);
-          ds[x] = p[x] == A(0) ? A(0) : p[x] * (flash_dot(vs, dy + row * f.e, f.e) - delta[row]) * slope;
+          bool dead = l == -infinity<A>(), seen = j >= f.first_key(i, f.offset) && j < f.end_key(i, f.offset) && !seg.apart(b, i, j);
+          p[x] = dead ? (empty == 0 ? A(0) : A(1) / A(f.t)) : seen ? exp_of(s - l) : A(0);
+          ds[x] = p[x] == A(0) || (dead && empty == 2) ? A(0) : p[x] * (flash_dot(vs, dy + row * f.e, f.e) - delta[row]) * slope;
         }
         c.sync();
         for (int64_t d = c.tid; d < f.d; d += c.size) {
@@ -221,7 +242,7 @@ void flash_attention_grad(Stream& st, const T* dy, const T* q, const T* k, const
     if (dv != nullptr)
       for (int64_t e = c.tid; e < f.e; e += c.size) dv[key * f.e + e] = to<T>(va[e]);
   }, (2 * f.d + 2 * f.e + 2 * kFlashTile) * int64_t(sizeof(A)));
-  if constexpr (!std::is_same<M, bool>::value) flash_mask_grad(st, dy, q, k, v, lse, mask, ms, mask_dims, dmask, delta, sizes, scale, softcap);
+  if constexpr (!std::is_same<M, bool>::value) flash_mask_grad(st, dy, q, k, v, lse, mask, ms, mask_dims, seg, dmask, delta, sizes, scale, softcap, empty);
 }
 
 // cache_append writes past [groups, p, d] and x [groups, n, d] (x by steps of batch, head, position) one after the other.
@@ -243,6 +264,6 @@ void attention(Stream& st, const T* q, const T* k, const V* v, const M* mask, Di
   vd[4] = sizes[6];
   cache_append(st, past_k, k, present_k, kd, k_steps);
   cache_append(st, past_v, v, present_v, vd, v_steps);
-  flash_attention<T, M, U>(st, q, past > 0 ? present_k : k, past > 0 ? present_v : v, mask, ms, lengths, y, nullptr, sizes, mask_cols, steps,
-                           scale, softcap);
+  flash_attention<T, M, U>(st, q, past > 0 ? present_k : k, past > 0 ? present_v : v, mask, ms, lengths, nullptr, nullptr, Dims{2, {0, 0}}, y,
+                           nullptr, sizes, mask_cols, steps, scale, softcap, 0);
 }`

@@ -15,9 +15,21 @@ type flashGraph struct {
 	rows       *ir.Value                   // shape [B,H,S] of the rows
 	scale      float64
 	scoreShape *ir.Value
+	empty      int64     // see emptyZero
+	share      *ir.Value // weight of a key in an empty row: 1/T; nil: 0
 }
 
-func newFlashGraph(b *ir.Builder, n *ir.Node, q, k, v, mask *ir.Value) *flashGraph {
+// evened gives the weights p of empty rows.
+func (g *flashGraph) evened(p, dead *ir.Value) *ir.Value {
+	if g.share == nil {
+		return p
+	}
+	return g.b.Op("Where", []*ir.Value{dead, g.share, p})
+}
+
+// masks is the mask and the segments of queries and keys, nil where absent.
+func newFlashGraph(b *ir.Builder, n *ir.Node, q, k, v *ir.Value, masks [3]*ir.Value) *flashGraph {
+	mask := masks[0]
 	g := &flashGraph{b: b, n: n, work: workType(q.Type.DType)}
 	heads, groups := b.DimOf(q, 1), b.DimOf(k, 1)
 	per := b.Div(heads, groups)
@@ -53,7 +65,15 @@ func newFlashGraph(b *ir.Builder, n *ir.Node, q, k, v, mask *ir.Value) *flashGra
 	if allowed := g.allowed(q, k); allowed != nil {
 		s = b.Op("Where", []*ir.Value{allowed, s, b.Scalar(g.work, negInf)})
 	}
+	if sq, sk := masks[1], masks[2]; sq != nil && sk != nil {
+		own := b.Op("Equal", []*ir.Value{b.Unsqueeze(sq, 1, 3), b.Unsqueeze(sk, 1, 2)})
+		s = b.Op("Where", []*ir.Value{own, s, b.Scalar(g.work, negInf)})
+	}
 	g.scores = s
+	g.empty = n.Int("empty_rows", emptyZero)
+	if g.empty != emptyZero {
+		g.share = b.Div(b.Scalar(g.work, 1), b.Cast(b.Squeeze(b.DimOf(k, 2), 0), g.work))
+	}
 	return g
 }
 
@@ -121,13 +141,13 @@ func (g *flashGraph) ungrouped(x, like *ir.Value) *ir.Value {
 
 func flashFunction(b *ir.Builder, n *ir.Node, in []*ir.Value) []*ir.Value {
 	q := in[0]
-	g := newFlashGraph(b, n, q, in[1], in[2], optional(in, 3))
+	g := newFlashGraph(b, n, q, in[1], in[2], [3]*ir.Value{optional(in, 3), optional(in, 4), optional(in, 5)})
 	top, dead := g.finite(b.ReduceMax(g.paddedScores(), true, 3))
 	e := b.Op("Exp", []*ir.Value{b.Sub(g.scores, top)})
 	sum := b.ReduceSum(e, true, 3)
 	one := b.Scalar(g.work, 1)
 	safe := b.Op("Where", []*ir.Value{dead, one, sum})
-	y := g.ungrouped(b.MatMul(g.grouped(b.Div(e, safe)), g.v), q)
+	y := g.ungrouped(b.MatMul(g.grouped(g.evened(b.Div(e, safe), dead)), g.v), q)
 	lse := b.Op("Where", []*ir.Value{dead, b.Scalar(g.work, negInf), b.Add(top, b.Op("Log", []*ir.Value{safe}))})
 	return []*ir.Value{b.Cast(y, q.Type.DType), b.Squeeze(lse, 3)}
 }
@@ -149,15 +169,18 @@ func optional(in []*ir.Value, i int) *ir.Value {
 
 func flashGradFunction(b *ir.Builder, n *ir.Node, in []*ir.Value) []*ir.Value {
 	dy, q, k, v, y, lse, mask := in[0], in[1], in[2], in[3], in[4], in[5], optional(in, 6)
-	g := newFlashGraph(b, n, q, k, v, mask)
+	g := newFlashGraph(b, n, q, k, v, [3]*ir.Value{mask, optional(in, 7), optional(in, 8)})
 	dyw := b.Cast(dy, g.work)
-	safe, _ := g.finite(b.Unsqueeze(b.Cast(lse, g.work), 3))
-	p := b.Op("Exp", []*ir.Value{b.Sub(g.scores, safe)})
+	safe, dead := g.finite(b.Unsqueeze(b.Cast(lse, g.work), 3))
+	p := g.evened(b.Op("Exp", []*ir.Value{b.Sub(g.scores, safe)}), dead)
 	dy5, p5 := g.grouped(dyw), g.grouped(p)
 	dv := b.ReduceSum(b.MatMul(g.swap(p5), dy5), false, 2)
 	dp := b.Op("Reshape", []*ir.Value{b.MatMul(dy5, g.swap(g.v)), g.scoreShape}, allowZero(b)...)
 	delta := b.ReduceSum(b.Mul(dyw, b.Cast(y, g.work)), true, 3)
 	ds := b.Mul(p, b.Sub(dp, delta))
+	if g.empty == emptyMeanReplaced {
+		ds = b.Op("Where", []*ir.Value{dead, b.Scalar(g.work, 0), ds})
+	}
 	out := []*ir.Value{nil, nil, b.Cast(dv, v.Type.DType)}
 	if len(n.Out) > 3 {
 		// The scores have no known dims here, the mask's ones are known.
