@@ -50,7 +50,7 @@ func buildProblem(c *Context) (*plan.Problem, *origin, error) {
 		}
 		o.tensor[i] = len(p.Tensors)
 		o.storage = append(o.storage, i)
-		p.Tensors = append(p.Tensors, plan.Tensor{Bytes: ir.Padded(s.Bytes), Output: s.Class == ir.Output, Derived: s.Derived})
+		p.Tensors = append(p.Tensors, plan.Tensor{Bytes: ir.Padded(s.Bytes), Output: s.Class == ir.Output, Derived: s.Derived, Spread: spread(s.Root.Def)})
 	}
 	for _, n := range c.Graph.Nodes {
 		if !c.Live.Computes(n) {
@@ -66,6 +66,9 @@ func buildProblem(c *Context) (*plan.Problem, *origin, error) {
 	}
 	return p, o, p.Validate()
 }
+
+// spread reports whether n repeats the elements of its input.
+func spread(n *ir.Node) bool { return n.Domain == ir.OnnxDomain && (n.Op == "Expand" || n.Op == "Tile") }
 
 // op states one node.
 func (o *origin) op(c *Context, n *ir.Node) (plan.Op, error) {

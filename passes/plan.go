@@ -143,7 +143,7 @@ func infeasible(c *Context, budget int64) error {
 			least, at = p.height, p.schedule
 		}
 	}
-	return &Infeasible{Budget: budget, Smallest: least, Persistent: c.Metrics.Persistent, Alive: alive(c, at)}
+	return &Infeasible{Budget: budget, Smallest: least, Host: c.hostBudget(), Persistent: c.Metrics.Persistent, Alive: alive(c, at)}
 }
 
 func compare(a, b int64) int {
@@ -160,6 +160,7 @@ func compare(a, b int64) int {
 type Infeasible struct {
 	Budget     int64
 	Smallest   int64 // bytes of the smallest budget that has a plan
+	Host       int64 // bytes of host memory that plans could use
 	Persistent int64
 	Alive      []AliveTensor // at the peak of that plan, largest first
 }
@@ -175,8 +176,8 @@ type AliveTensor struct {
 // Error says what was asked, what works, and what is in the way.
 func (e *Infeasible) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "no plan fits a budget of %s; the smallest that works is %s (--budget %d), of which %s are weights, inputs and constants; alive at its peak:",
-		FormatBytes(e.Budget), FormatBytes(e.Smallest), e.Smallest, FormatBytes(e.Persistent))
+	fmt.Fprintf(&b, "no plan fits a budget of %s; the smallest that works with %s of host memory is %s (--budget %d), of which %s are weights, inputs and constants; alive at its peak:",
+		FormatBytes(e.Budget), FormatBytes(e.Host), FormatBytes(e.Smallest), e.Smallest, FormatBytes(e.Persistent))
 	for i, t := range e.Alive {
 		if i == 8 {
 			fmt.Fprintf(&b, "\n  and %d more", len(e.Alive)-i)

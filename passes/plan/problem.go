@@ -35,6 +35,7 @@ type Tensor struct {
 	Bytes   int64
 	Output  bool // must be intact at the end of the step
 	Derived bool // computed from persistent values alone: never worth a copy
+	Spread  bool // repeats the elements of something smaller (Expand): that is copied, if anything
 }
 
 // Validate checks indices, order and signs.

@@ -183,7 +183,7 @@ func (w *walker) options(s *Schedule) []option {
 
 func (w *walker) cheapest(t int) (best option, ok bool) {
 	bytes := w.p.Tensors[t].Bytes
-	if w.swap && !w.p.Tensors[t].Derived && w.hostUsed+bytes <= w.p.HostBytes {
+	if w.swap && !w.p.Tensors[t].Derived && !w.p.Tensors[t].Spread && w.hostUsed+bytes <= w.p.HostBytes {
 		best, ok = option{t, Swap, bytes, w.swapCost(bytes)}, true
 	}
 	if w.remat && w.p.Ops[w.f.producer[t]].Clone {
