@@ -23,7 +23,7 @@ var _ = ir.Register(ir.Op{
 		e.set(c)
 		return nil
 	},
-	Kernel: ir.NoKernel(noRecurrentKernel),
+	Kernel: recurrentKernel(3, "linear_before_reset"),
 	Samples: func() []ir.Sample {
 		return append(recurrentSamples(3), renamed(recurrentSamples(3, ir.IntAttr("linear_before_reset", 1)), ", linear")...)
 	},

@@ -23,7 +23,7 @@ var _ = ir.Register(ir.Op{
 		e.set(c)
 		return nil
 	},
-	Kernel: ir.NoKernel(noRecurrentKernel),
+	Kernel: recurrentKernel(4, "input_forget"),
 	Samples: func() []ir.Sample {
 		s := recurrentSamples(4)
 		in := append(append([]*ir.Tensor{}, s[1].In...), ramp(1, 2, 2), ramp(1, 6))

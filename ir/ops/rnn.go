@@ -28,6 +28,6 @@ var _ = ir.Register(ir.Op{
 		e.set(c)
 		return nil
 	},
-	Kernel:  ir.NoKernel(noRecurrentKernel),
+	Kernel:  recurrentKernel(1, ""),
 	Samples: func() []ir.Sample { return recurrentSamples(1) },
 })

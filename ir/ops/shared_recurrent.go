@@ -76,14 +76,9 @@ func recurrentDirections(n *ir.Node) int64 {
 // recurrentActivations reads the activation functions of every direction:
 // as many as the operator uses for each.
 func recurrentActivations(n *ir.Node, gates int64) ([][]activation, error) {
-	defaults := map[int64][]string{1: {"Tanh"}, 3: {"Sigmoid", "Tanh"}, 4: {"Sigmoid", "Tanh", "Tanh"}}[gates]
-	per, dirs := len(defaults), int(recurrentDirections(n))
-	names := []string{}
-	if a := n.Attr("activations"); a != nil {
-		names = a.Strings
-	}
-	for len(names) < per*dirs {
-		names = append(names, defaults[len(names)%per])
+	names, per, err := activationNames(n, gates)
+	if err != nil {
+		return nil, err
 	}
 	var alphas, betas []float32
 	if a := n.Attr("activation_alpha"); a != nil {
@@ -92,12 +87,9 @@ func recurrentActivations(n *ir.Node, gates int64) ([][]activation, error) {
 	if a := n.Attr("activation_beta"); a != nil {
 		betas = a.Floats
 	}
-	out := make([][]activation, dirs)
-	for i := range per * dirs {
+	out := make([][]activation, len(names)/per)
+	for i := range names {
 		f, usesAlpha, usesBeta := activationOf(names[i])
-		if f == nil {
-			return nil, n.Errorf("shape", "unknown activation %q", names[i])
-		}
 		alpha, beta := math.NaN(), math.NaN()
 		if usesAlpha && len(alphas) > 0 {
 			alpha, alphas = float64(alphas[0]), alphas[1:]
@@ -108,6 +100,27 @@ func recurrentActivations(n *ir.Node, gates int64) ([][]activation, error) {
 		out[i/per] = append(out[i/per], f(alpha, beta))
 	}
 	return out, nil
+}
+
+// activationNames lists the activations of all directions, per for each; those
+// that are not given are the default's.
+func activationNames(n *ir.Node, gates int64) (names []string, per int, err error) {
+	defaults := map[int64][]string{1: {"Tanh"}, 3: {"Sigmoid", "Tanh"}, 4: {"Sigmoid", "Tanh", "Tanh"}}[gates]
+	per = len(defaults)
+	if a := n.Attr("activations"); a != nil {
+		names = append(names, a.Strings...)
+	}
+	all := per * int(recurrentDirections(n))
+	for len(names) < all {
+		names = append(names, defaults[len(names)%per])
+	}
+	names = names[:all]
+	for _, name := range names {
+		if f, _, _ := activationOf(name); f == nil {
+			return nil, 0, n.Errorf("shape", "unknown activation %q", name)
+		}
+	}
+	return names, per, nil
 }
 
 // activationOf makes a function from its two parameters, NaN for the default,
@@ -329,13 +342,19 @@ func recurrentCost(c *ir.CostCtx) ir.Cost {
 		steps = x[0] * x[1]
 	}
 	flops := 2 * steps * (ir.Elems(c.InShape(1)) + ir.Elems(c.InShape(2)))
-	return ir.Cost{FLOPs: flops, Read: read, Write: write, Unit: ir.Matrix, DType: c.InDType(0)}
+	// Hidden states of every sequence, five times, in the widest type.
+	work := int64(0)
+	if r := c.InShape(2); len(r) == 3 && len(x) == 3 {
+		batch := x[1]
+		if c.Node.Int("layout", 0) != 0 {
+			batch = x[0]
+		}
+		work = 8 * 5 * r[0] * batch * r[2]
+	}
+	return ir.Cost{FLOPs: flops, Read: read, Write: write, Workspace: work, Unit: ir.Matrix, DType: c.InDType(0)}
 }
 
-const (
-	noRecurrentGrad   = "not derived yet: back-propagation through time"
-	noRecurrentKernel = "recurrences have no device code yet"
-)
+const noRecurrentGrad = "not derived yet: back-propagation through time"
 
 // recurrentSamples drive one of the operators; gates as in recurrent.
 func recurrentSamples(gates int64, attrs ...ir.Attr) []ir.Sample {
@@ -349,6 +368,8 @@ func recurrentSamples(gates int64, attrs ...ir.Attr) []ir.Sample {
 	return []ir.Sample{
 		{Name: "forward", NumOut: 2, In: []*ir.Tensor{x, w, r}, Attrs: with()},
 		{Name: "reverse, lengths", NumOut: 2, In: []*ir.Tensor{x, w, r, b, lens, ramp(1, batch, hidden)}, Attrs: with(ir.StringAttr("direction", "reverse"))},
+		{Name: "parameters", NumOut: 2, In: []*ir.Tensor{x, w, r, b}, Attrs: with(ir.FloatAttr("clip", 0.75), ir.FloatsAttr("activation_alpha", []float32{0.3, 0.1}),
+			ir.FloatsAttr("activation_beta", []float32{0.4}), ir.Attr{Name: "activations", Kind: ir.AttrStrings, Strings: []string{"HardSigmoid", "LeakyRelu"}})},
 		{Name: "both ways", NumOut: 2, In: []*ir.Tensor{x, both(w), both(r), both(b)}, Attrs: with(ir.StringAttr("direction", "bidirectional"))},
 		{Name: "batch first", NumOut: 2, In: []*ir.Tensor{xb, w, r, b}, Attrs: with(ir.IntAttr("layout", 1))},
 	}
