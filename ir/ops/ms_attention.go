@@ -90,6 +90,9 @@ func msAttentionEval(c *ir.EvalCtx) error {
 	if len(x.Dims) != 3 || len(w.Dims) != 2 || heads <= 0 {
 		return c.Errorf("input %v, weights %v and num_heads %d do not fit", x.Dims, w.Dims, heads)
 	}
+	if c.Node.Int("do_rotary", 0) != 0 || c.Node.Int("past_present_share_buffer", 0) != 0 {
+		return c.Errorf("do_rotary and past_present_share_buffer are not supported")
+	}
 	sizes, given := c.Node.IntList("qkv_hidden_sizes")
 	if !given {
 		sizes = []int64{w.Dims[1] / 3, w.Dims[1] / 3, w.Dims[1] / 3}

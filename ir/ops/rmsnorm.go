@@ -5,7 +5,7 @@ import "memoc/ir"
 // The RMS normalizations: RMSNormalization is ONNX's own (opset 23).
 // SimplifiedLayerNormalization is ONNX Runtime's, written into the default
 // domain by its exporters; its second output is the reciprocal root mean
-// square. RMSNorm without attributes is Deeploy's.
+// square. RMSNorm is Deeploy's, without attributes: epsilon is the usual 1e-5.
 var _ = []*ir.Op{
 	rmsNormOp(ir.OnnxDomain, "RMSNormalization", []int{1, 23}, "X:T, scale:V", "Y:V"),
 	rmsNormOp(ir.OnnxDomain, "SimplifiedLayerNormalization", []int{1}, "X:T, scale:V", "Y:V, inv_std_var:U?"),

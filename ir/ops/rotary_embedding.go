@@ -142,6 +142,9 @@ type rotaryView struct {
 }
 
 func rotaryViewOf(n *ir.Node, x, cos []int64, ids bool) (v rotaryView, ok bool) {
+	if n.Int("is_packed_batching", 0) != 0 || n.Float("scale", 1) != 1 {
+		return v, false // forms of com.microsoft whose meaning is not known here
+	}
 	if len(cos) == 0 || len(cos) != 2 && ids || len(cos) != 3 && !ids {
 		return v, false
 	}
