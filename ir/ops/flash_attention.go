@@ -260,6 +260,9 @@ func flashSamples() []ir.Sample {
 		{Name: "padded on the left, mask replaces", In: with([]*ir.Tensor{q, k, v}, left), Attrs: []ir.Attr{causal(2), empty(emptyMeanReplaced)}},
 		{Name: "padded on the left, mask is added", In: with([]*ir.Tensor{q, k, v}, left), Attrs: []ir.Attr{causal(2), empty(emptyMeanAdded)}, NoGradCheck: swallowed},
 		{Name: "mask and segments", In: segments([]*ir.Tensor{q, k, v}, left, docs, docs), Attrs: []ir.Attr{empty(emptyMeanReplaced)}},
+		// More keys, and more queries, than a tile of the kernels, and more rows than a block takes.
+		{Name: "tiles of keys", In: []*ir.Tensor{wave(1, 1, 1, 10, 2), wave(2, 1, 1, 270, 2), wave(3, 1, 1, 270, 1)}, Attrs: []ir.Attr{causal(2)}},
+		{Name: "tiles of queries", In: []*ir.Tensor{wave(1, 1, 2, 270, 1), wave(2, 1, 1, 10, 1), wave(3, 1, 1, 10, 1)}, Attrs: []ir.Attr{causal(1)}},
 		{Name: "no queries", In: []*ir.Tensor{wave(1, 2, 1, 0, 3), wave(2, 2, 1, 2, 3), wave(3, 2, 1, 2, 3)}},
 		{Name: "no keys", In: []*ir.Tensor{wave(1, 2, 1, 2, 3), wave(2, 2, 1, 0, 3), wave(3, 2, 1, 0, 3)}},
 	}

@@ -1,14 +1,19 @@
 package ops
 
-// flashCUDA is attention with an online softmax: a block walks the keys of one
-// query in tiles and never holds more scores than a tile.
+// flashCUDA is attention with an online softmax: a block walks the keys of a few
+// queries in tiles (for the gradients of K and V: the queries of a few keys), so
+// that a key is read once for all of them, and never holds more scores than
+// that.
 const flashCUDA = `
-constexpr int64_t kFlashTile = 512;
+constexpr int64_t kFlashTile = 256;
+constexpr int kFlashRows = 8;
 
-template <class A, class T> MEMOC_FN A flash_dot(const A* x, const T* y, int64_t n) {
-  A sum = A(0);
-  for (int64_t i = 0; i < n; i++) sum += x[i] * to<A>(y[i]);
-  return sum;
+// flash_rows is how many rows of that many numbers a block takes: the most that 46 KiB of shared memory hold (reductions
+// need a little of the 48).
+template <class A> inline int flash_rows(int64_t per_row) {
+  int r = kFlashRows;
+  while (r > 1 && r * per_row * int64_t(sizeof(A)) > (46 << 10)) r /= 2;
+  return r;
 }
 
 template <class A, class M> MEMOC_FN A flash_bias(M m) {
@@ -63,58 +68,94 @@ void flash_attention(Stream& st, const T* q, const T* k, const T* v, const M* ma
   using A = Acc<T>;
   FlashSizes f(sizes);
   FlashSegments seg{q_segments, k_segments, segment_steps[0], segment_steps[1]};
-  block_rows(st, f.b * f.h * f.s, [=] MEMOC_DEVICE(RowCtx& c, int64_t row) {
-    int64_t i = row % f.s, h = row / f.s % f.h, b = row / f.s / f.h, g = h / (f.h / f.g);
+  int64_t per_row = f.d + f.e + kFlashTile + 2;
+  int rows = flash_rows<A>(per_row);
+  int64_t groups = (f.s + rows - 1) / rows;
+  block_rows(st, f.b * f.h * groups, [=] MEMOC_DEVICE(RowCtx& c, int64_t block) {
+    int64_t i0 = block % groups * rows, h = block / groups % f.h, b = block / groups / f.h, g = h / (f.h / f.g);
+    int64_t count = f.s - i0 < rows ? f.s - i0 : rows;
     A* qs = c.shared<A>();
-    A* acc = qs + f.d;
-    A* p = acc + f.e;
-    const T* qr = q + b * steps[0] + h * steps[1] + i * steps[2];
+    A* acc = qs + rows * f.d;
+    A* p = acc + rows * f.e;
+    A* keep = p + rows * kFlashTile;
+    A* total = keep + rows;
+    const T* qb = q + b * steps[0] + h * steps[1] + i0 * steps[2];
     const T* kb = k + b * steps[3] + g * steps[4];
     const T* vb = v + b * steps[6] + g * steps[7];
-    for (int64_t d = c.tid; d < f.d; d += c.size) qs[d] = to<A>(qr[d]);
-    for (int64_t e = c.tid; e < f.e; e += c.size) acc[e] = A(0);
+    for (int64_t x = c.tid; x < count * f.d; x += c.size) qs[x] = to<A>(qb[x / f.d * steps[2] + x % f.d]);
+    for (int64_t x = c.tid; x < rows * f.e; x += c.size) acc[x] = A(0);
     c.sync();
-    int64_t offset = lengths == nullptr ? f.offset : lengths[b] - f.s;
-    int64_t lo = f.first_key(i, offset), hi = f.end_key(i, offset);
-    if (hi > mask_cols) hi = mask_cols;
-    if (lengths != nullptr && hi > lengths[b]) hi = lengths[b];
-    A top = -infinity<A>(), sum = A(0), slope;
-    for (int64_t t0 = lo; t0 < hi; t0 += kFlashTile) {
-      int64_t n = hi - t0 < kFlashTile ? hi - t0 : kFlashTile;
-      A tile = -infinity<A>();
-      for (int64_t j = c.tid; j < n; j += c.size) {
-        A s = flash_score(flash_dot(qs, kb + (t0 + j) * steps[5], f.d), A(scale), A(softcap), &slope);
-        if (mask != nullptr) s = flash_masked(s, mask[b * ms[0] + h * ms[1] + i * ms[2] + (t0 + j) * ms[3]]);
-        if (seg.apart(b, i, t0 + j)) s = -infinity<A>();
-        p[j] = s;
-        tile = max_of(tile, s);
+    int64_t offset = lengths == nullptr ? f.offset : lengths[b] - f.s, limit = mask_cols;
+    if (lengths != nullptr && lengths[b] < limit) limit = lengths[b];
+    int64_t first = f.first_key(i0, offset), last = f.end_key(i0 + count - 1, offset);
+    if (last > limit) last = limit;
+    A top[kFlashRows], sum[kFlashRows], slope;
+    for (int r = 0; r < kFlashRows; r++) top[r] = -infinity<A>(), sum[r] = A(0);
+    for (int64_t t0 = first; t0 < last; t0 += kFlashTile) {
+      int64_t n = last - t0 < kFlashTile ? last - t0 : kFlashTile;
+      A most[kFlashRows];
+      for (int r = 0; r < kFlashRows; r++) most[r] = -infinity<A>();
+      for (int64_t x = c.tid; x < n; x += c.size) {
+        int64_t j = t0 + x;
+        A dots[kFlashRows];
+        for (int r = 0; r < kFlashRows; r++) dots[r] = A(0);
+        for (int64_t d = 0; d < f.d; d++) {
+          A kd = to<A>(kb[j * steps[5] + d]);
+          for (int r = 0; r < kFlashRows; r++)
+            if (r < count) dots[r] += qs[r * f.d + d] * kd;
+        }
+        for (int r = 0; r < kFlashRows; r++) {
+          if (r >= count) continue;
+          int64_t i = i0 + r;
+          A s = -infinity<A>();
+          if (j >= f.first_key(i, offset) && j < f.end_key(i, offset) && !seg.apart(b, i, j)) {
+            s = flash_score(dots[r], A(scale), A(softcap), &slope);
+            if (mask != nullptr) s = flash_masked(s, mask[b * ms[0] + h * ms[1] + i * ms[2] + j * ms[3]]);
+          }
+          p[r * kFlashTile + x] = s;
+          most[r] = max_of(most[r], s);
+        }
       }
-      A now = max_of(top, c.max(tile));
-      if (now == -infinity<A>()) continue;  // no key of this tile, or of one before, is seen
-      A keep = exp_of(top - now), part = A(0);
-      for (int64_t j = c.tid; j < n; j += c.size) {
-        p[j] = exp_of(p[j] - now);
-        part += p[j];
-      }
-      sum = sum * keep + c.sum(part);
-      for (int64_t e = c.tid; e < f.e; e += c.size) {
-        A a = acc[e] * keep;
-        for (int64_t j = 0; j < n; j++)
-          if (p[j] != A(0)) a += p[j] * to<A>(vb[(t0 + j) * steps[8] + e]);
-        acc[e] = a;
+      for (int r = 0; r < kFlashRows; r++) {
+        if (r >= count) continue;
+        A now = max_of(top[r], c.max(most[r]));
+        A shift = now == -infinity<A>() ? A(0) : now;  // no key seen so far: every weight is 0
+        A factor = exp_of(top[r] - shift), part = A(0);
+        for (int64_t x = c.tid; x < n; x += c.size) {
+          A w = exp_of(p[r * kFlashTile + x] - shift);
+          p[r * kFlashTile + x] = w;
+          part += w;
+        }
+        sum[r] = sum[r] * factor + c.sum(part);
+        top[r] = now;
+        if (c.tid == 0) keep[r] = factor;
       }
       c.sync();
-      top = now;
+      for (int64_t x = c.tid; x < count * f.e; x += c.size) {
+        int64_t r = x / f.e, e = x % f.e;
+        A a = acc[x] * keep[r];
+        for (int64_t j = 0; j < n; j++) {
+          A w = p[r * kFlashTile + j];
+          if (w != A(0)) a += w * to<A>(vb[(t0 + j) * steps[8] + e]);
+        }
+        acc[x] = a;
+      }
+      c.sync();
     }
-    T* yr = y + b * steps[9] + h * steps[10] + i * steps[11];
-    for (int64_t e = c.tid; e < f.e; e += c.size) {
-      A a = sum == A(0) ? A(0) : acc[e] / sum;
-      if (sum == A(0) && empty != 0)
-        for (int64_t j = 0; j < f.t; j++) a += to<A>(vb[j * steps[8] + e]) / A(f.t);
-      yr[e] = to<T>(a);
+    for (int r = 0; r < kFlashRows; r++)
+      if (c.tid == 0 && r < count) {
+        total[r] = sum[r];
+        if (lse != nullptr) lse[(b * f.h + h) * f.s + i0 + r] = to<U>(sum[r] == A(0) ? -infinity<A>() : top[r] + log_of(sum[r]));
+      }
+    c.sync();
+    T* yb = y + b * steps[9] + h * steps[10] + i0 * steps[11];
+    for (int64_t x = c.tid; x < count * f.e; x += c.size) {
+      A t = total[x / f.e], a = t == A(0) ? A(0) : acc[x] / t;
+      if (t == A(0) && empty != 0)
+        for (int64_t j = 0; j < f.t; j++) a += to<A>(vb[j * steps[8] + x % f.e]) / A(f.t);
+      yb[x / f.e * steps[11] + x % f.e] = to<T>(a);
     }
-    if (c.tid == 0 && lse != nullptr) lse[row] = to<U>(sum == A(0) ? -infinity<A>() : top + log_of(sum));
-  }, (f.d + f.e + kFlashTile) * int64_t(sizeof(A)));
+  }, rows * per_row * int64_t(sizeof(A)));
 }
 
 // flash_mask_grad: one thread for each element of the mask sums what it was broadcast to.
@@ -162,86 +203,144 @@ void flash_attention_grad(Stream& st, const T* dy, const T* q, const T* k, const
     for (int64_t e = 0; e < f.e; e++) sum += to<A>(dy[row * f.e + e]) * to<A>(y[row * f.e + e]);
     delta[row] = sum;
   });
-  block_rows(st, dq == nullptr ? 0 : f.b * f.h * f.s, [=] MEMOC_DEVICE(RowCtx& c, int64_t row) {
-    int64_t i = row % f.s, h = row / f.s % f.h, b = row / f.s / f.h, g = h / (f.h / f.g), kv = (b * f.g + g) * f.t;
+  int64_t per_query = 2 * f.d + f.e + kFlashTile;
+  int rows = flash_rows<A>(per_query);
+  int64_t groups = (f.s + rows - 1) / rows;
+  block_rows(st, dq == nullptr ? 0 : f.b * f.h * groups, [=] MEMOC_DEVICE(RowCtx& c, int64_t block) {
+    int64_t i0 = block % groups * rows, h = block / groups % f.h, b = block / groups / f.h;
+    int64_t count = f.s - i0 < rows ? f.s - i0 : rows, row0 = (b * f.h + h) * f.s + i0, kv = (b * f.g + h / (f.h / f.g)) * f.t;
     A* qs = c.shared<A>();
-    A* dys = qs + f.d;
-    A* acc = dys + f.e;
-    A* ds = acc + f.d;
-    for (int64_t d = c.tid; d < f.d; d += c.size) qs[d] = to<A>(q[row * f.d + d]), acc[d] = A(0);
-    for (int64_t e = c.tid; e < f.e; e += c.size) dys[e] = to<A>(dy[row * f.e + e]);
+    A* acc = qs + rows * f.d;
+    A* dys = acc + rows * f.d;
+    A* ds = dys + rows * f.e;
+    for (int64_t x = c.tid; x < count * f.d; x += c.size) qs[x] = to<A>(q[row0 * f.d + x]), acc[x] = A(0);
+    for (int64_t x = c.tid; x < count * f.e; x += c.size) dys[x] = to<A>(dy[row0 * f.e + x]);
     c.sync();
-    A l = to<A>(lse[row]), slope;
-    bool dead = l == -infinity<A>();
-    int64_t lo = dead ? 0 : f.first_key(i, f.offset), hi = !dead ? f.end_key(i, f.offset) : empty == 1 ? f.t : 0;
-    for (int64_t t0 = lo; t0 < hi; t0 += kFlashTile) {
-      int64_t n = hi - t0 < kFlashTile ? hi - t0 : kFlashTile;
-      for (int64_t j = c.tid; j < n; j += c.size) {
-        A s = flash_score(flash_dot(qs, k + (kv + t0 + j) * f.d, f.d), A(scale), A(softcap), &slope);
-        if (mask != nullptr) s = flash_masked(s, mask[b * ms[0] + h * ms[1] + i * ms[2] + (t0 + j) * ms[3]]);
-        A w = dead ? A(1) / A(f.t) : seg.apart(b, i, t0 + j) ? A(0) : exp_of(s - l);
-        ds[j] = w == A(0) ? w : w * (flash_dot(dys, v + (kv + t0 + j) * f.e, f.e) - delta[row]) * slope;
+    int64_t first = f.first_key(i0, f.offset), last = f.end_key(i0 + count - 1, f.offset);
+    if (empty == 1) first = 0, last = f.t;  // a row without keys of its own takes them all
+    for (int64_t t0 = first; t0 < last; t0 += kFlashTile) {
+      int64_t n = last - t0 < kFlashTile ? last - t0 : kFlashTile;
+      for (int64_t x = c.tid; x < n; x += c.size) {
+        int64_t j = t0 + x;
+        A dots[kFlashRows], dps[kFlashRows], slope;
+        for (int r = 0; r < kFlashRows; r++) dots[r] = dps[r] = A(0);
+        for (int64_t d = 0; d < f.d; d++) {
+          A kd = to<A>(k[(kv + j) * f.d + d]);
+          for (int r = 0; r < kFlashRows; r++)
+            if (r < count) dots[r] += qs[r * f.d + d] * kd;
+        }
+        for (int64_t e = 0; e < f.e; e++) {
+          A ve = to<A>(v[(kv + j) * f.e + e]);
+          for (int r = 0; r < kFlashRows; r++)
+            if (r < count) dps[r] += dys[r * f.e + e] * ve;
+        }
+        for (int r = 0; r < kFlashRows; r++) {
+          if (r >= count) continue;
+          int64_t i = i0 + r;
+          A l = to<A>(lse[row0 + r]), s = flash_score(dots[r], A(scale), A(softcap), &slope), w = A(0);
+          if (l == -infinity<A>()) {
+            if (empty == 1) w = A(1) / A(f.t);
+          } else if (j >= f.first_key(i, f.offset) && j < f.end_key(i, f.offset) && !seg.apart(b, i, j)) {
+            if (mask != nullptr) s = flash_masked(s, mask[b * ms[0] + h * ms[1] + i * ms[2] + j * ms[3]]);
+            w = exp_of(s - l);
+          }
+          ds[r * kFlashTile + x] = w == A(0) ? w : w * (dps[r] - delta[row0 + r]) * slope;
+        }
       }
       c.sync();
-      for (int64_t d = c.tid; d < f.d; d += c.size) {
-        A a = acc[d];
-        for (int64_t j = 0; j < n; j++)
-          if (ds[j] != A(0)) a += ds[j] * to<A>(k[(kv + t0 + j) * f.d + d]);
-        acc[d] = a;
+      for (int64_t x = c.tid; x < count * f.d; x += c.size) {
+        int64_t r = x / f.d, d = x % f.d;
+        A a = acc[x];
+        for (int64_t j = 0; j < n; j++) {
+          A w = ds[r * kFlashTile + j];
+          if (w != A(0)) a += w * to<A>(k[(kv + t0 + j) * f.d + d]);
+        }
+        acc[x] = a;
       }
       c.sync();
     }
-    for (int64_t d = c.tid; d < f.d; d += c.size) dq[row * f.d + d] = to<T>(acc[d]);
-  }, (2 * f.d + f.e + kFlashTile) * int64_t(sizeof(A)));
-  block_rows(st, dk == nullptr && dv == nullptr ? 0 : f.b * f.g * f.t, [=] MEMOC_DEVICE(RowCtx& c, int64_t key) {
-    int64_t j = key % f.t, g = key / f.t % f.g, b = key / f.t / f.g, per = f.h / f.g;
+    for (int64_t x = c.tid; x < count * f.d; x += c.size) dq[row0 * f.d + x] = to<T>(acc[x]);
+  }, rows * per_query * int64_t(sizeof(A)));
+  int64_t per_key = 2 * f.d + 2 * f.e + 2 * kFlashTile;
+  int keys = flash_rows<A>(per_key);
+  int64_t key_groups = (f.t + keys - 1) / keys;
+  block_rows(st, dk == nullptr && dv == nullptr ? 0 : f.b * f.g * key_groups, [=] MEMOC_DEVICE(RowCtx& c, int64_t block) {
+    int64_t j0 = block % key_groups * keys, g = block / key_groups % f.g, b = block / key_groups / f.g, per = f.h / f.g;
+    int64_t count = f.t - j0 < keys ? f.t - j0 : keys, key0 = (b * f.g + g) * f.t + j0;
     A* ks = c.shared<A>();
-    A* vs = ks + f.d;
-    A* ka = vs + f.e;
-    A* va = ka + f.d;
-    A* p = va + f.e;
-    A* ds = p + kFlashTile;
-    for (int64_t d = c.tid; d < f.d; d += c.size) ks[d] = to<A>(k[key * f.d + d]), ka[d] = A(0);
-    for (int64_t e = c.tid; e < f.e; e += c.size) vs[e] = to<A>(v[key * f.e + e]), va[e] = A(0);
+    A* ka = ks + keys * f.d;
+    A* vs = ka + keys * f.d;
+    A* va = vs + keys * f.e;
+    A* p = va + keys * f.e;
+    A* ds = p + keys * kFlashTile;
+    for (int64_t x = c.tid; x < count * f.d; x += c.size) ks[x] = to<A>(k[key0 * f.d + x]), ka[x] = A(0);
+    for (int64_t x = c.tid; x < count * f.e; x += c.size) vs[x] = to<A>(v[key0 * f.e + x]), va[x] = A(0);
     c.sync();
     // Queries that may see key j: i + offset - left <= j <= i + offset + right.
-    int64_t lo = f.right >= 0 ? j - f.offset - f.right : 0, hi = f.left >= 0 ? j - f.offset + f.left + 1 : f.s;
-    if (lo < 0) lo = 0;
-    if (hi > f.s) hi = f.s;
-    if (empty != 0) lo = 0, hi = f.s;
-    A slope;
+    int64_t first = f.right >= 0 ? j0 - f.offset - f.right : 0, last = f.left >= 0 ? j0 + count - f.offset + f.left : f.s;
+    if (first < 0) first = 0;
+    if (last > f.s) last = f.s;
+    if (empty != 0) first = 0, last = f.s;  // a query without keys of its own takes this one
     for (int64_t h = g * per; h < (g + 1) * per; h++) {
       int64_t base = (b * f.h + h) * f.s;
-      for (int64_t t0 = lo; t0 < hi; t0 += kFlashTile) {
-        int64_t n = hi - t0 < kFlashTile ? hi - t0 : kFlashTile;
+      for (int64_t t0 = first; t0 < last; t0 += kFlashTile) {
+        int64_t n = last - t0 < kFlashTile ? last - t0 : kFlashTile;
         for (int64_t x = c.tid; x < n; x += c.size) {
           int64_t i = t0 + x, row = base + i;
-          A l = to<A>(lse[row]);
-          A s = flash_score(flash_dot(ks, q + row * f.d, f.d), A(scale), A(softcap), &slope);
-          if (mask != nullptr) s = flash_masked(s, mask[b * ms[0] + h * ms[1] + i * ms[2] + j * ms[3]]);
-          bool dead = l == -infinity<A>(), seen = j >= f.first_key(i, f.offset) && j < f.end_key(i, f.offset) && !seg.apart(b, i, j);
-          p[x] = dead ? (empty == 0 ? A(0) : A(1) / A(f.t)) : seen ? exp_of(s - l) : A(0);
-          ds[x] = p[x] == A(0) || (dead && empty == 2) ? A(0) : p[x] * (flash_dot(vs, dy + row * f.e, f.e) - delta[row]) * slope;
+          A dots[kFlashRows], dps[kFlashRows], slope, l = to<A>(lse[row]);
+          for (int r = 0; r < kFlashRows; r++) dots[r] = dps[r] = A(0);
+          for (int64_t d = 0; d < f.d; d++) {
+            A qd = to<A>(q[row * f.d + d]);
+            for (int r = 0; r < kFlashRows; r++)
+              if (r < count) dots[r] += ks[r * f.d + d] * qd;
+          }
+          for (int64_t e = 0; e < f.e; e++) {
+            A ge = to<A>(dy[row * f.e + e]);
+            for (int r = 0; r < kFlashRows; r++)
+              if (r < count) dps[r] += vs[r * f.e + e] * ge;
+          }
+          for (int r = 0; r < kFlashRows; r++) {
+            if (r >= count) continue;
+            int64_t j = j0 + r;
+            bool dead = l == -infinity<A>();
+            A s = flash_score(dots[r], A(scale), A(softcap), &slope), w = A(0);
+            if (dead) {
+              if (empty != 0) w = A(1) / A(f.t);
+            } else if (j >= f.first_key(i, f.offset) && j < f.end_key(i, f.offset) && !seg.apart(b, i, j)) {
+              if (mask != nullptr) s = flash_masked(s, mask[b * ms[0] + h * ms[1] + i * ms[2] + j * ms[3]]);
+              w = exp_of(s - l);
+            }
+            p[r * kFlashTile + x] = w;
+            ds[r * kFlashTile + x] = w == A(0) || (dead && empty == 2) ? A(0) : w * (dps[r] - delta[row]) * slope;
+          }
         }
         c.sync();
-        for (int64_t d = c.tid; d < f.d; d += c.size) {
-          A a = ka[d];
-          for (int64_t x = 0; x < n; x++) a += ds[x] * to<A>(q[(base + t0 + x) * f.d + d]);
-          ka[d] = a;
+        for (int64_t x = c.tid; x < count * f.d; x += c.size) {
+          int64_t r = x / f.d, d = x % f.d;
+          A a = ka[x];
+          for (int64_t i = 0; i < n; i++) {
+            A w = ds[r * kFlashTile + i];
+            if (w != A(0)) a += w * to<A>(q[(base + t0 + i) * f.d + d]);
+          }
+          ka[x] = a;
         }
-        for (int64_t e = c.tid; e < f.e; e += c.size) {
-          A a = va[e];
-          for (int64_t x = 0; x < n; x++) a += p[x] * to<A>(dy[(base + t0 + x) * f.e + e]);
-          va[e] = a;
+        for (int64_t x = c.tid; x < count * f.e; x += c.size) {
+          int64_t r = x / f.e, e = x % f.e;
+          A a = va[x];
+          for (int64_t i = 0; i < n; i++) {
+            A w = p[r * kFlashTile + i];
+            if (w != A(0)) a += w * to<A>(dy[(base + t0 + i) * f.e + e]);
+          }
+          va[x] = a;
         }
         c.sync();
       }
     }
     if (dk != nullptr)
-      for (int64_t d = c.tid; d < f.d; d += c.size) dk[key * f.d + d] = to<T>(ka[d]);
+      for (int64_t x = c.tid; x < count * f.d; x += c.size) dk[key0 * f.d + x] = to<T>(ka[x]);
     if (dv != nullptr)
-      for (int64_t e = c.tid; e < f.e; e += c.size) dv[key * f.e + e] = to<T>(va[e]);
-  }, (2 * f.d + 2 * f.e + 2 * kFlashTile) * int64_t(sizeof(A)));
+      for (int64_t x = c.tid; x < count * f.e; x += c.size) dv[key0 * f.e + x] = to<T>(va[x]);
+  }, keys * per_key * int64_t(sizeof(A)));
   if constexpr (!std::is_same<M, bool>::value) flash_mask_grad(st, dy, q, k, v, lse, mask, ms, mask_dims, seg, dmask, delta, sizes, scale, softcap, empty);
 }
 
