@@ -121,7 +121,7 @@ func (b *Builder) SliceValues(x *Value, axis int, start, end *Value) *Value {
 	s, ok := from.Int()
 	e, ok2 := to.Int()
 	if !ok || !ok2 {
-		b.needOpset(10, "a slice with computed bounds")
+		b.NeedOpset(10, "a slice with computed bounds")
 	}
 	return b.SliceAxis(x, int64(axis), s, e, 1)
 }
@@ -183,7 +183,7 @@ func (b *Builder) ScatterSum(y *Value, axis int, idx, like *Value, distinct bool
 // scatterByMatMul is ScatterSum along axis 0 for opsets whose ScatterND cannot
 // add: a one-hot matrix times the rows.
 func (b *Builder) scatterByMatMul(y, idx, extent, shape *Value) *Value {
-	b.needOpset(9, "a sum by index")
+	b.NeedOpset(9, "a sum by index")
 	// OneHot before opset 11 takes a negative index for out of range.
 	zero := b.Int64s(0)
 	wrapped := b.Op("Where", []*Value{b.Op("Less", []*Value{idx, zero}), b.Add(idx, extent), idx})
@@ -200,8 +200,8 @@ func (b *Builder) scatterByMatMul(y, idx, extent, shape *Value) *Value {
 	return b.Op("Reshape", []*Value{b.MatMul(hot, flat), shape})
 }
 
-// needOpset refuses a formula that the model's opset cannot express.
-func (b *Builder) needOpset(since int, what string) {
+// NeedOpset refuses a formula that the model's opset cannot express.
+func (b *Builder) NeedOpset(since int, what string) {
 	if b.Opset() < since {
 		b.Fail(fmt.Errorf("%s has no form in opset %d; convert the model to opset %d or newer", what, b.Opset(), since))
 	}

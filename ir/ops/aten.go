@@ -90,7 +90,7 @@ func atenAxes(n *ir.Node) ir.AxisMap {
 
 func atenCost(c *ir.CostCtx) ir.Cost {
 	if c.Node.Str("operator", "") == "embedding_backward" {
-		return scatterSumCost(c)
+		return rowSumCost(c, c.OutShape(0)[0], ir.Elems(c.InShape(1)))
 	}
 	return ir.MoveCost(c)
 }
@@ -171,7 +171,7 @@ func atenKernel(c *ir.NodeCtx) (ir.Kernel, error) {
 			return ir.Kernel{}, c.Errorf("padding_idx is computed at run time")
 		}
 		dims := c.OutShape(0)
-		return scatterSumKernel(c, c.InDType(1), ir.InArg(0), ir.InArg(1), 1, dims[0], dims[1], ir.Elems(c.InShape(1)), padding)
+		return rowSumKernel(c, c.InDType(1), ir.InArg(0), ir.InArg(1), 1, dims[0], dims[1], ir.Elems(c.InShape(1)), padding)
 	default:
 		return ir.Kernel{}, c.Errorf("ATen operator %q is not known", name)
 	}

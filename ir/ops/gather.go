@@ -141,6 +141,9 @@ func gatherGrad(c *ir.GradCtx) error {
 
 // gatherTransposed is the gradient of Gather(x, ids, axis).
 func gatherTransposed(b *ir.Builder, dy, ids, x *ir.Value, axis int) *ir.Value {
+	if d := dy.Type.DType; b.Opset() >= 16 && (d == ir.Float16 || d == ir.BFloat16) {
+		return b.OpN(ir.MemocDomain, "GatherGrad", 1, []*ir.Value{b.ShapeOf(x), ids, dy}, ir.IntAttr("axis", int64(axis)))[0]
+	}
 	in, rank := x.Type.Shape.Dims, ids.Type.Shape.Rank()
 	if rank != 1 { // one axis of positions
 		dims := append([]ir.Dim{}, in...)
