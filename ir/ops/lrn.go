@@ -35,7 +35,7 @@ var _ = ir.Register(ir.Op{
 		read, write := c.Traffic()
 		return ir.Cost{FLOPs: (2*c.Node.Int("size", 1) + 4) * ir.Elems(c.OutShape(0)), Read: read, Write: write, DType: c.InDType(0)}
 	},
-	Grad:      ir.NoGrad("not derived yet: normalization across channels"),
+	Grad:      ir.GradOf(lrnGrad),
 	Recompute: ir.Pure,
 	Eval: func(c *ir.EvalCtx) error {
 		x := c.In(0)
@@ -67,10 +67,58 @@ var _ = ir.Register(ir.Op{
 	Samples: func() []ir.Sample {
 		return []ir.Sample{
 			{Name: "odd", In: []*ir.Tensor{ramp(2, 5, 2)}, Attrs: []ir.Attr{ir.IntAttr("size", 3), ir.FloatAttr("alpha", 0.5)}},
+			{Name: "no spatial axis", In: []*ir.Tensor{ramp(2, 4)}, Attrs: []ir.Attr{ir.IntAttr("size", 3), ir.FloatAttr("alpha", 0.5)}},
 			{Name: "even", In: []*ir.Tensor{ramp(1, 4, 2, 2)}, Attrs: []ir.Attr{ir.IntAttr("size", 2), ir.FloatAttr("alpha", 0.5), ir.FloatAttr("beta", 0.5), ir.FloatAttr("bias", 2)}},
 		}
 	},
 })
+
+// lrnGrad: with d = bias + alpha/size * window(x^2) and y = x d^-beta,
+//
+//	dx = dy d^-beta - 2 alpha beta/size * x * window'(dy x d^(-beta-1))
+//
+// where window' reaches as far forward as window does back.
+func lrnGrad(c *ir.GradCtx) error {
+	x, dy := c.In(0), c.OutGrad(0)
+	if x.Type.Shape.Rank() < 2 {
+		return c.Node.Errorf("grad", "the gradient needs the rank of %q", x.Name)
+	}
+	wide := x.Type.DType
+	if wide != ir.Double {
+		wide = ir.Float
+	}
+	n := c.Node
+	alpha, beta, bias := float64(n.Float("alpha", 1e-4)), float64(n.Float("beta", 0.75)), float64(n.Float("bias", 1))
+	size := n.Int("size", 1)
+	lo, hi := lrnReach(n)
+	xw, dw := c.Cast(x, wide), c.Cast(dy, wide)
+	d := c.AddScalar(c.MulScalar(channelWindow(c, c.Mul(xw, xw), size, lo, hi), alpha/float64(size)), bias)
+	power := func(e float64) *ir.Value { return c.Op("Pow", []*ir.Value{d, c.Scalar(wide, e)}) }
+	through := channelWindow(c, c.Mul(c.Mul(dw, xw), power(-beta-1)), size, hi, lo)
+	g := c.Sub(c.Mul(dw, power(-beta)), c.MulScalar(c.Mul(xw, through), 2*alpha*beta/float64(size)))
+	c.Set(0, c.Like(c.Cast(g, x.Type.DType), x))
+	return nil
+}
+
+// channelWindow sums size neighbouring channels, lo of them before each: a
+// convolution with ones along the channels of [N, 1, C, elements].
+func channelWindow(c *ir.GradCtx, x *ir.Value, size, lo, hi int64) *ir.Value {
+	if x.Type.Shape.Rank() == 2 {
+		return c.Squeeze(channelWindow(c, c.Unsqueeze(x, 2), size, lo, hi), 2)
+	}
+	flat := int64(-1)
+	if s, ok := ir.Dims(x.Type.Shape.Dims[2:]...).Static(); ok {
+		flat = ir.Elems(s)
+	}
+	ones := make([]float64, size)
+	for i := range ones {
+		ones[i] = 1
+	}
+	w := c.Const(ir.FromFloats(x.Type.DType, ones, 1, 1, size, 1))
+	y := c.Op("Conv", []*ir.Value{c.Reshape(c.Unsqueeze(x, 1), 0, 0, 0, flat), w},
+		ir.IntsAttr("kernel_shape", size, 1), ir.IntsAttr("pads", lo, 0, hi, 0))
+	return c.ReshapeLike(y, x)
+}
 
 // lrnReach is how many channels before and after one are summed with it.
 func lrnReach(n *ir.Node) (lo, hi int64) {
