@@ -2,21 +2,28 @@ package ops
 
 import "memoc/ir"
 
-// flashForm is an Attention node in the terms of FlashAttention: operands with
-// heads first, the cache joined on, and in the mask everything that the window
-// cannot say.
-type flashForm struct {
-	q, k, v, mask *ir.Value
-	attrs         []ir.Attr
+// FlashForm is attention in the terms of FlashAttention: operands with heads
+// first, the cache joined on, and in the mask everything that the attributes
+// and the segments do not say.
+type FlashForm struct {
+	Q, K, V, Mask *ir.Value
+	SegQ, SegK    *ir.Value
+	Attrs         []ir.Attr
 	rank3         bool
+}
+
+// Inputs lists the inputs of FlashAttention.
+func (f *FlashForm) Inputs() []*ir.Value {
+	return []*ir.Value{f.Q, f.K, f.V, f.Mask, f.SegQ, f.SegK}
 }
 
 // LowerAttention replaces a standard Attention node by FlashAttention (with
 // reshapes around it for operands of rank 3), so that its gradient is
 // FlashAttentionGrad and needs no second forward. It is false, and nothing is
 // changed, for a node it cannot express: why says what is in the way. The
-// caller runs it before differentiation.
-func LowerAttention(e *ir.Edit, n *ir.Node) (done bool, why string, err error) {
+// caller runs it before differentiation. improve, if any, may say more of the
+// form: what the mask is.
+func LowerAttention(e *ir.Edit, n *ir.Node, improve func(*ir.Builder, *FlashForm)) (done bool, why string, err error) {
 	defer ir.Catch(&err)
 	if n.Domain != ir.OnnxDomain || n.Op != "Attention" {
 		return false, "not an Attention", nil
@@ -32,7 +39,11 @@ func LowerAttention(e *ir.Edit, n *ir.Node) (done bool, why string, err error) {
 	b := ir.NewBuilder(e)
 	b.At, b.Prefix, b.Origin, b.Backward, b.Loc = n, n.Name+"_", n.OriginName(), n.Backward, n.Loc
 	f := flashFormOf(b, n)
-	y := b.OpN(ir.MemocDomain, "FlashAttention", 1, []*ir.Value{f.q, f.k, f.v, f.mask}, f.attrs...)[0]
+	k, v := f.K, f.V
+	if improve != nil {
+		improve(b, &f)
+	}
+	y := b.OpN(ir.MemocDomain, "FlashAttention", 1, f.Inputs(), f.Attrs...)[0]
 	if f.rank3 {
 		width, ok := n.Out[0].Type.Shape.Dims[2].Int()
 		if !ok {
@@ -40,7 +51,7 @@ func LowerAttention(e *ir.Edit, n *ir.Node) (done bool, why string, err error) {
 		}
 		y = b.Reshape(b.Transpose(y, 0, 2, 1, 3), 0, 0, width)
 	}
-	for i, v := range []*ir.Value{y, f.k, f.v} {
+	for i, v := range []*ir.Value{y, k, v} {
 		if i >= len(n.Out) || n.Out[i] == nil {
 			continue
 		}
@@ -103,20 +114,20 @@ func fromHeads(b *ir.Builder, x, like *ir.Value) *ir.Value {
 }
 
 // flashFormOf emits what stands between an Attention node and FlashAttention.
-func flashFormOf(b *ir.Builder, n *ir.Node) flashForm {
-	f := flashForm{q: n.In[0], k: n.In[1], v: n.In[2], rank3: n.In[0].Type.Shape.Rank() == 3}
+func flashFormOf(b *ir.Builder, n *ir.Node) FlashForm {
+	f := FlashForm{Q: n.In[0], K: n.In[1], V: n.In[2], rank3: n.In[0].Type.Shape.Rank() == 3}
 	if f.rank3 {
 		h, g := n.Int("q_num_heads", 0), n.Int("kv_num_heads", 0)
-		f.q, f.k, f.v = toHeads(b, f.q, h), toHeads(b, f.k, g), toHeads(b, f.v, g)
+		f.Q, f.K, f.V = toHeads(b, f.Q, h), toHeads(b, f.K, g), toHeads(b, f.V, g)
 	}
-	sameLength := f.q.Type.Shape.Dims[2].Equal(f.k.Type.Shape.Dims[2])
+	sameLength := f.Q.Type.Shape.Dims[2].Equal(f.K.Type.Shape.Dims[2])
 	if past := optional(n.In, 4); past != nil {
-		f.k, f.v = b.Concat(2, past, f.k), b.Concat(2, n.In[5], f.v)
+		f.K, f.V = b.Concat(2, past, f.K), b.Concat(2, n.In[5], f.V)
 	}
-	f.mask = flashMaskValue(b, n, f.k)
+	f.Mask = flashMaskValue(b, n, f.K)
 	for _, name := range []string{"scale", "softcap", "left_window_size", "right_window_size"} {
 		if a := n.Attr(name); a != nil {
-			f.attrs = append(f.attrs, ir.Attr{Name: a.Name, Kind: a.Kind, F: a.F, I: a.I})
+			f.Attrs = append(f.Attrs, ir.Attr{Name: a.Name, Kind: a.Kind, F: a.F, I: a.I})
 		}
 	}
 	if n.Int("is_causal", 0) != 0 {
@@ -126,7 +137,7 @@ func flashFormOf(b *ir.Builder, n *ir.Node) flashForm {
 		if sameLength {
 			aligned = 2
 		}
-		f.attrs = append(f.attrs, ir.IntAttr("is_causal", aligned))
+		f.Attrs = append(f.Attrs, ir.IntAttr("is_causal", aligned))
 	}
 	return f
 }
@@ -186,7 +197,7 @@ func attentionGrad(c *ir.GradCtx) error {
 		return c.Node.Errorf("grad", "not derived yet: %s", why)
 	}
 	f := flashFormOf(c.Builder, c.Node)
-	if c.Needs(3) && f.mask != c.In(3) {
+	if c.Needs(3) && f.Mask != c.In(3) {
 		return c.Node.Errorf("grad", "not derived yet: the gradient of a mask that is padded or joined with valid lengths")
 	}
 	dk, dv := c.OutGrad(1), c.OutGrad(2)
@@ -194,12 +205,12 @@ func attentionGrad(c *ir.GradCtx) error {
 		if f.rank3 {
 			dy = toHeads(c.Builder, dy, c.Node.Int("q_num_heads", 0))
 		}
-		y := c.OpN(ir.MemocDomain, "FlashAttention", 2, []*ir.Value{f.q, f.k, f.v, f.mask}, f.attrs...)
+		y := c.OpN(ir.MemocDomain, "FlashAttention", 2, []*ir.Value{f.Q, f.K, f.V, f.Mask}, f.Attrs...)
 		outs := 3
 		if c.Needs(3) {
 			outs = 4
 		}
-		g := c.OpN(ir.MemocDomain, "FlashAttentionGrad", outs, []*ir.Value{dy, f.q, f.k, f.v, y[0], y[1], f.mask}, f.attrs...)
+		g := c.OpN(ir.MemocDomain, "FlashAttentionGrad", outs, []*ir.Value{dy, f.Q, f.K, f.V, y[0], y[1], f.Mask}, f.Attrs...)
 		if f.rank3 {
 			c.Set(0, fromHeads(c.Builder, g[0], c.In(0)))
 		} else {
@@ -225,7 +236,7 @@ func plus(c *ir.GradCtx, a, b *ir.Value) *ir.Value {
 
 // setCacheGrad splits the gradient of all keys (or values) into that of the
 // cache and that of the new ones.
-func setCacheGrad(c *ir.GradCtx, f flashForm, g *ir.Value, port, past int) {
+func setCacheGrad(c *ir.GradCtx, f FlashForm, g *ir.Value, port, past int) {
 	if g == nil {
 		return
 	}

@@ -22,7 +22,7 @@ func TestLowerAttention(t *testing.T) {
 					out[i].Type = v.Type
 				}
 				e := ir.NewEdit(b.graph)
-				done, why, err := LowerAttention(e, b.node)
+				done, why, err := LowerAttention(e, b.node, nil)
 				if err != nil || !done {
 					t.Fatalf("not lowered: %s %v", why, err)
 				}
@@ -58,7 +58,7 @@ func TestLowerAttentionRefuses(t *testing.T) {
 	op := ir.Lookup(ir.OnnxDomain, "Attention")
 	s := ir.Sample{Name: "scores", In: []*ir.Tensor{wave(1, 1, 1, 2, 3), wave(2, 1, 1, 2, 3), wave(3, 1, 1, 2, 3)}, NumOut: 4}
 	b := mustBuild(t, op, s, asInputs)
-	done, why, err := LowerAttention(ir.NewEdit(b.graph), b.node)
+	done, why, err := LowerAttention(ir.NewEdit(b.graph), b.node, nil)
 	if done || why == "" || err != nil {
 		t.Errorf("done %v, why %q, err %v; a node that asks for the scores must stay, with a reason", done, why, err)
 	}

@@ -17,9 +17,11 @@ type Class struct {
 	SegQ, SegK *Expr   // integers: a query sees the keys whose number equals its own
 	Bias       *Expr   // added to the scores
 
-	// Hidden is what the mask adds to the score of a key that is not seen:
-	// -Inf, or a finite number.
+	// Hidden is what the mask adds to the score of a key that is not seen, or
+	// puts in its place: -Inf, or a finite number. Mixed says that several parts
+	// hide, so that it may come twice.
 	Hidden float64
+	Mixed  bool
 	// Empty says that there may be a query that sees no key.
 	Empty bool
 
@@ -27,9 +29,10 @@ type Class struct {
 }
 
 // None reports whether the mask changes nothing.
-func (c *Class) None() bool { return !c.hides() && c.Bias == nil }
+func (c *Class) None() bool { return !c.Hides() && c.Bias == nil }
 
-func (c *Class) hides() bool {
+// Hides reports whether the class hides keys.
+func (c *Class) Hides() bool {
 	return c.Lo != nil || c.Hi != nil || c.Keys != nil || c.SegQ != nil
 }
 
@@ -62,29 +65,57 @@ func (c *Class) String() string {
 	return strings.Join(parts, "+")
 }
 
-// Of classifies a mask that is broadcast to [batch, heads, queries, keys]. A
-// mask of type bool says which keys are seen; one of a floating-point type is
-// added to the scores. Where it is nothing that a Class can say, class is nil
-// and why tells the reason.
-func Of(v *ir.Value, batch, heads, queries, keys ir.Dim) (class *Class, why string) {
+// Part is one of the masks of an attention. A value of type bool says which
+// keys are seen (Not: hidden); what it does to the score of the others is Low.
+// A value of a floating-point type is added to the scores.
+type Part struct {
+	V   *ir.Value
+	Not bool
+	Low float64
+}
+
+// Of classifies the masks of one attention, each of which is broadcast to
+// [batch, heads, queries, keys]. Where they are nothing that a Class can say,
+// class is nil and why tells the reason.
+func Of(parts []Part, batch, heads, queries, keys ir.Dim) (class *Class, why string) {
 	w := &walk{extent: [axes]ir.Dim{batch, heads, queries, keys}, work: maxWork}
-	at, why := w.root(v)
-	if why != "" {
-		return nil, why
-	}
 	class = &Class{Hidden: math.Inf(-1), extent: w.extent}
-	if v.Type.DType == ir.Bool {
-		why = class.conjunct(w, w.element(v, at))
-	} else {
-		why = class.addend(w, v, at)
-	}
-	if why != "" {
-		return nil, why
+	for _, p := range parts {
+		at, why := w.root(p.V)
+		if why != "" {
+			return nil, why
+		}
+		if p.V.Type.DType != ir.Bool {
+			why = class.addend(w, p.V, at)
+		} else {
+			seen := w.element(p.V, at)
+			if p.Not {
+				seen = w.notOf(seen)
+			}
+			why = class.hide(w, seen, p.Low)
+		}
+		if why != "" {
+			return nil, why
+		}
 	}
 	// A vector that is added may hide keys for all that is known; beside a
 	// finite mask that is a query that sees none.
-	class.Empty = class.hides() && (!class.seesOne(w) || class.Bias != nil && !math.IsInf(class.Hidden, -1))
+	class.Empty = class.Hides() && (!class.seesOne(w) || class.Bias != nil && !math.IsInf(class.Hidden, -1))
 	return class, ""
+}
+
+// hide takes in a condition for a key to be seen, and what hides the others.
+func (c *Class) hide(w *walk, seen *Expr, low float64) string {
+	if seen.isTrue() {
+		return ""
+	}
+	if !c.Hides() {
+		c.Hidden = low
+	} else {
+		c.Mixed = true
+		c.Hidden = max(c.Hidden, low)
+	}
+	return c.conjunct(w, seen)
 }
 
 // root is the place of the mask's element for batch, head, query and key.
@@ -125,9 +156,8 @@ func (c *Class) addend(w *walk, v *ir.Value, at []*Expr) string {
 	}
 	if e.kind == pick {
 		seen, hidden, ok := w.split(e)
-		if ok && (!c.hides() || hidden == c.Hidden) {
-			c.Hidden = hidden
-			return c.conjunct(w, seen)
+		if ok {
+			return c.hide(w, seen, hidden)
 		}
 	}
 	if v.Def != nil && v.Def.Op == "Add" && v.Def.Domain == ir.OnnxDomain {
@@ -330,4 +360,15 @@ func Low(d ir.DType, hidden float64) bool {
 // the score.
 func Absorbs(d ir.DType, hidden float64) bool {
 	return d != ir.Float16 && hidden <= -1e30 && !math.IsInf(hidden, -1)
+}
+
+// NaN reports whether the vector that is added is known to hold -Inf: if it
+// does for all keys, a softmax makes NaN.
+func (c *Class) NaN() bool { return c.Bias.holds(math.Inf(-1)) }
+
+func (e *Expr) holds(x float64) bool {
+	if e == nil {
+		return false
+	}
+	return e.kind == number && e.x == x || e.a.holds(x) || e.b.holds(x)
 }

@@ -101,7 +101,7 @@ func TestOf(t *testing.T) {
 func check(t *testing.T, nodes string, size [3]string, want string) {
 	g := graph(t, nodes, size[0], size[1], size[2])
 	pad, seg, v := g.Inputs[0].Type.Shape.Dims, g.Inputs[1].Type.Shape.Dims, g.Outputs[0]
-	class, why := Of(v, pad[0], ir.N(3), seg[1], pad[1])
+	class, why := Of([]Part{{V: v, Low: math.Inf(-1)}}, pad[0], ir.N(3), seg[1], pad[1])
 	switch {
 	case want == "":
 		if class != nil {
