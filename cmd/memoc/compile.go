@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"memoc/ir/diag"
 	"memoc/ir/onnx"
 	"memoc/passes"
+	"memoc/passes/place"
 )
 
 var compileCommand = &command{
@@ -25,6 +27,7 @@ func runCompile(c *call) error {
 	cf := f.compile()
 	out := f.String("o", "", "write the artifacts into `DIR`")
 	asJSON := f.Bool("json", false, "print the table as one JSON object")
+	svg := f.String("svg", "", "draw the device arena over the step into `FILE.svg`: time across, address up")
 	emit := f.String("emit", "model,plan,dot,cuda", "which artifacts to write: `LIST`")
 	args, err := f.parse(c, 1, 1)
 	if err != nil {
@@ -43,11 +46,29 @@ func runCompile(c *call) error {
 			return err
 		}
 	}
+	if *svg != "" {
+		if err := writeFile(*svg, func(w io.Writer) error { return drawArena(w, ctx.Program) }); err != nil {
+			return err
+		}
+	}
 	if *asJSON {
 		return printJSON(c.stdout, ctx)
 	}
 	printTable(c.stdout, ctx, *out)
 	return nil
+}
+
+// drawArena draws the buffers of the device arena.
+func drawArena(w io.Writer, p *ir.Program) error {
+	var problem place.Problem
+	var offsets []int64
+	for _, b := range p.Buffers {
+		if b.Arena == ir.DeviceArena {
+			problem.Buffers = append(problem.Buffers, place.Buffer{ID: b.Name, Size: b.Size, Align: ir.Align, Start: b.First, End: b.End})
+			offsets = append(offsets, b.Offset)
+		}
+	}
+	return place.WriteSVG(w, &problem, offsets)
 }
 
 func ignoreDescribed(err error) error {
