@@ -4,6 +4,7 @@ package dot
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/emicklei/dot"
@@ -22,23 +23,70 @@ const (
 // edgeColours by the decision on the tensor.
 var edgeColours = map[ir.DecisionKind]string{ir.Keep: "#1f4e99", ir.Swap: "#2a8a3a", ir.Remat: "#c77700", ir.SplitTokens: "#8a2a8a"}
 
+// drawn is the number of operations above which a graph is reduced to those
+// that decisions touch: layout programs take minutes for more, and nobody
+// reads them.
+const drawn = 1500
+
 // Render is the graph of p in DOT. Nodes are named n0, n1, … in execution
 // order and labelled with what the model calls them: any name is a legal
-// label, none could be an identifier.
+// label, none could be an identifier. Tensors' names and types are tooltips of
+// the edges. Of a graph of more than 1,500 operations only those are drawn
+// that make, move or recompute a decided tensor, at most 1,500, and a note
+// says how many are left out.
 func Render(p *ir.Program) []byte {
 	d := &drawing{g: dot.NewGraph(dot.Directed), p: p, node: map[*ir.Value]dot.Node{}, decided: map[string]ir.Decision{}}
-	d.g.Attr("rankdir", "TB")
+	// Straight edges and bounded crossing reduction: exact layouts of hundreds
+	// of long edges between forward and backward pass take minutes.
+	for _, kv := range [][2]string{{"rankdir", "TB"}, {"splines", "line"}, {"nslimit", "1"}, {"nslimit1", "1"}, {"mclimit", "0.2"}} {
+		d.g.Attr(kv[0], kv[1])
+	}
 	d.g.NodeInitializer(func(n dot.Node) { n.Attr("shape", "box").Attr("style", "filled").Attr("fontname", "Helvetica") })
 	for _, x := range p.Decisions {
 		d.decided[x.Tensor] = x
 	}
 	d.legend()
-	d.sources()
+	chosen := d.chosen()
+	if left := len(p.Graph.Nodes) - len(chosen); left > 0 {
+		d.g.Node("note").Attr("label", label(fmt.Sprintf("%d of %d operations are not drawn:", left, len(p.Graph.Nodes)),
+			"these are the ones that decisions touch")).Attr("shape", "note").Attr("fillcolor", "white")
+	}
+	d.sources(chosen)
 	for i, n := range p.Graph.Nodes {
-		d.operation(i, n)
+		if chosen[n] {
+			d.operation(i, n)
+		}
 	}
 	d.results()
 	return []byte(d.g.String())
+}
+
+// chosen is the operations to draw.
+func (d *drawing) chosen() map[*ir.Node]bool {
+	out := map[*ir.Node]bool{}
+	all := len(d.p.Graph.Nodes) <= drawn
+	for _, n := range d.p.Graph.Nodes {
+		if len(out) < drawn && (all || d.touched(n)) {
+			out[n] = true
+		}
+	}
+	return out
+}
+
+// touched reports whether a decision is about the node: it copies, it is a
+// clone, or it makes a decided tensor.
+func (d *drawing) touched(n *ir.Node) bool {
+	if n.Domain == ir.MemocDomain && (n.Op == "SwapOut" || n.Op == "SwapIn") || strings.Contains(n.Name, ".remat") {
+		return true
+	}
+	for _, v := range n.Out {
+		if v != nil {
+			if x, ok := d.decided[v.Name]; ok && x.Kind != ir.Keep {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 type drawing struct {
@@ -71,13 +119,16 @@ func (d *drawing) legend() {
 	}
 }
 
-// sources draws inputs and weights.
-func (d *drawing) sources() {
+// sources draws the inputs and weights that a drawn operation reads.
+func (d *drawing) sources(chosen map[*ir.Node]bool) {
+	read := func(v *ir.Value) bool {
+		return slices.ContainsFunc(v.Uses(), func(u ir.Use) bool { return chosen[u.Node] })
+	}
 	seen := map[*ir.Value]bool{}
 	i := 0
 	for _, vs := range [][]*ir.Value{d.p.Graph.Inputs, d.p.Graph.Inits} {
 		for _, v := range vs {
-			if seen[v] || len(v.Uses()) == 0 && !v.IsInput() {
+			if seen[v] || !read(v) {
 				continue
 			}
 			seen[v] = true
@@ -119,10 +170,13 @@ func (d *drawing) operation(i int, n *ir.Node) {
 }
 
 func (d *drawing) edge(from, to dot.Node, v *ir.Value) {
-	e := d.g.Edge(from, to).Attr("label", label(v.Name, v.Type.String()))
+	e := d.g.Edge(from, to)
+	tip := []string{v.Name, v.Type.String()}
 	if x, ok := d.decided[v.Name]; ok {
-		e.Attr("color", edgeColours[x.Kind]).Attr("tooltip", label(x.Kind.String()+": "+x.Reason))
+		tip = append(tip, x.Kind.String()+": "+x.Reason)
+		e.Attr("color", edgeColours[x.Kind]).Attr("penwidth", "2")
 	}
+	e.Attr("tooltip", label(tip...))
 }
 
 func (d *drawing) results() {
