@@ -78,7 +78,7 @@ func (w window) counts(in, out []int64, includePad bool) []int64 {
 }
 
 // averagePoolGrad spreads each output's gradient, divided by its count, over
-// its window: a transposed convolution with ones, channel by channel.
+// its window.
 func averagePoolGrad(c *ir.GradCtx) error {
 	x, dy := c.In(0), c.OutGrad(0)
 	if !x.Type.Shape.Ranked {
@@ -95,7 +95,14 @@ func averagePoolGrad(c *ir.GradCtx) error {
 	if err != nil {
 		return err
 	}
-	// One plane at a time: channels need not be known.
+	c.Set(0, spreadWindows(c, win, scaled, x))
+	return nil
+}
+
+// spreadWindows adds every element of y, an output of a pool over x, to all
+// elements of its window: a transposed convolution with ones, one plane at a
+// time, so that the number of channels need not be known.
+func spreadWindows(c *ir.GradCtx, win window, y, x *ir.Value) *ir.Value {
 	planes := func(v *ir.Value) *ir.Value {
 		y := c.Op("Reshape", []*ir.Value{v, c.Op("Concat", []*ir.Value{c.Int64s(-1, 1), reshapeTail(c, v, 2)}, ir.IntAttr("axis", 0))})
 		dims := append([]ir.Dim{y.Type.Shape.Dims[0], ir.N(1)}, v.Type.Shape.Dims[2:]...)
@@ -108,8 +115,7 @@ func averagePoolGrad(c *ir.GradCtx) error {
 	}
 	w := c.Const(ir.FromFloats(x.Type.DType, ones, append([]int64{1, 1}, win.kernel...)...))
 	px := planes(x)
-	c.Set(0, c.ReshapeLike(convDataGrad(c, win, 1, planes(scaled), w, px), x))
-	return nil
+	return c.ReshapeLike(convDataGrad(c, win, 1, planes(y), w, px), x)
 }
 
 // overCounts divides dy by the number of elements each output is the mean of.

@@ -73,7 +73,10 @@ var _ = ir.Register(globalPool{
 
 var _ = ir.Register(globalPool{
 	name: "GlobalLpPool", doc: "The p-norm of every plane.", since: []int{1, 2, 22}, mode: 2,
-	grad: ir.NoGrad("not derived yet: the p-norm of a plane"),
+	grad: ir.GradOf(func(c *ir.GradCtx) error {
+		c.Set(0, c.Like(c.Mul(normSlope(c), normDirection(c)), c.In(0)))
+		return nil
+	}),
 	reduce: func(n *ir.Node, plane []float64) float64 {
 		p, sum := lpPower(n), 0.0
 		for _, v := range plane {

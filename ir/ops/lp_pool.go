@@ -19,9 +19,23 @@ var _ = ir.Register(ir.Op{
 		c.SetTensor(0, c.DType(0), shape)
 		return err
 	},
-	Axes:      poolAxes,
-	Cost:      poolCost,
-	Grad:      ir.NoGrad("not derived yet: the p-norm of a window"),
+	Axes: poolAxes,
+	Cost: poolCost,
+	Grad: ir.GradOf(func(c *ir.GradCtx) error {
+		x := c.In(0)
+		if !x.Type.Shape.Ranked {
+			return c.Node.Errorf("grad", "the gradient needs the rank of %q", x.Name)
+		}
+		win, err := windowOf(c.Node, x.Type.Shape.Rank()-2, nil)
+		if err == nil {
+			win, err = gradResolve(c, win, x)
+		}
+		if err != nil {
+			return err
+		}
+		c.Set(0, c.Mul(spreadWindows(c, win, normSlope(c), x), normDirection(c)))
+		return nil
+	}),
 	Recompute: ir.Pure,
 	Eval: func(c *ir.EvalCtx) error {
 		x := c.In(0)
@@ -53,6 +67,35 @@ var _ = ir.Register(ir.Op{
 		}
 	},
 })
+
+// normSlope and normDirection are the factors of the gradient of a p-norm
+// y = (sum |x|^p)^(1/p):
+//
+//	dx = dy y^(1-p) * |x|^(p-1) sign(x)
+//
+// the first of each output (zero where y is), the second of each input.
+func normSlope(c *ir.GradCtx) *ir.Value {
+	y, d := c.Out(0), c.In(0).Type.DType
+	if c.Opset() < 11 {
+		c.Fail(c.Node.Errorf("grad", "the gradient compares floats, which came with opset 11; the model has %d", c.Opset()))
+	}
+	zero := c.Op("Equal", []*ir.Value{y, c.Scalar(d, 0)})
+	safe := c.Op("Where", []*ir.Value{zero, c.Scalar(d, 1), y})
+	slope := c.Mul(c.OutGrad(0), c.Op("Pow", []*ir.Value{safe, c.Scalar(d, 1-lpPower(c.Node))}))
+	return c.Like(c.Op("Where", []*ir.Value{zero, c.Scalar(d, 0), slope}), y)
+}
+
+func normDirection(c *ir.GradCtx) *ir.Value {
+	x, p := c.In(0), lpPower(c.Node)
+	if p == 2 {
+		return x
+	}
+	sign := c.Op("Sign", []*ir.Value{x})
+	if p == 1 {
+		return sign
+	}
+	return c.Mul(c.Op("Pow", []*ir.Value{c.Op("Abs", []*ir.Value{x}), c.Scalar(x.Type.DType, p-1)}), sign)
+}
 
 // lpPower reads p, which version 1 gave as a float.
 func lpPower(n *ir.Node) float64 {
