@@ -106,6 +106,9 @@ func (b *Builder) Pad(x *Value, before, after []int64) *Value {
 // and large numbers. A step other than 1 needs opset 10.
 func (b *Builder) SliceAxis(x *Value, axis, start, end, step int64) *Value {
 	if b.Opset() < 10 {
+		if step != 1 {
+			b.needOpset(10, "a slice with a step")
+		}
 		return b.Op("Slice", []*Value{x}, IntsAttr("starts", start), IntsAttr("ends", end), IntsAttr("axes", axis))
 	}
 	return b.Op("Slice", []*Value{x, b.Int64s(start), b.Int64s(end), b.Int64s(axis), b.Int64s(step)})

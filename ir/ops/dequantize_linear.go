@@ -74,7 +74,7 @@ func dequantizeGrad(c *ir.GradCtx) error {
 	x, scale, dy := c.In(0), c.In(1), c.OutGrad(0)
 	rank := x.Type.Shape.Rank()
 	if c.Node.Int("block_size", 0) != 0 || rank < 0 || !scale.Type.Shape.Ranked || !scale.Type.DType.IsFloat() {
-		return c.Node.Errorf("grad", "the gradient of the scale %q (%s) is derived for one scale or one for each channel", scale.Name, scale.Type)
+		return c.Node.Errorf("grad", "the gradient of the scale %q (%s) is not derived yet but for one scale or one for each channel", scale.Name, scale.Type)
 	}
 	d := dy.Type.DType
 	axis, ok := ir.NormAxis(c.Node.Int("axis", 1), rank)

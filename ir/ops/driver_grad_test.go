@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,7 @@ func gradSample(t testing.TB, op *ir.Op, s ir.Sample) {
 	}
 	checkOneAtATime(t, op, s, g)
 	checkSymbolic(t, op, s, g)
+	checkOpsets(t, op, s, g)
 	for _, d := range []ir.DType{ir.Float, ir.Float16, ir.BFloat16} {
 		checkShorter(t, op, s, d, g)
 	}
@@ -60,7 +62,12 @@ func upstream(o int, y *ir.Tensor, d ir.DType) *ir.Tensor {
 // differentiate builds the backward graph of a sample in a mode and runs it.
 // outputs selects which outputs have a gradient, inputs which want one.
 func differentiate(op *ir.Op, s ir.Sample, m mode, outputs, inputs func(int) bool) (g *gradients, err error) {
-	b, err := build(op, s, m)
+	return differentiateAt(op, s, m, 0, outputs, inputs)
+}
+
+// differentiateAt does so in a graph of a default opset (0: the sample's).
+func differentiateAt(op *ir.Op, s ir.Sample, m mode, opset int, outputs, inputs func(int) bool) (g *gradients, err error) {
+	b, err := buildAt(op, s, m, opset)
 	if err != nil {
 		return nil, err
 	}
@@ -266,6 +273,39 @@ func checkSymbolic(t testing.TB, op *ir.Op, s ir.Sample, g *gradients) {
 			continue
 		}
 		compareGrads(t, fmt.Sprintf("gradient with %s", m), sym.in, g.in, 1e-9)
+	}
+}
+
+// refusedOpset is how a rule says that an opset has no means for it.
+var refusedOpset = regexp.MustCompile("came with opset|has no form in opset")
+
+// checkOpsets builds the backward graph in the opsets that exporters write:
+// a rule may use what its opset has alone.
+func checkOpsets(t testing.TB, op *ir.Op, s ir.Sample, g *gradients) {
+	want, err := g.b.eval()
+	if err != nil || s.Version != 0 {
+		return
+	}
+	for _, opset := range []int{9, 11, 13, 17, 18, 21} {
+		b, err := buildAt(op, s, asConstants, opset)
+		if err != nil {
+			continue // the operator is younger, or had another form
+		}
+		if y, err := b.eval(); err != nil || !slices.EqualFunc(y, want, sameBits) {
+			continue // or another meaning
+		}
+		got, err := differentiateAt(op, s, asConstants, opset, func(o int) bool { return g.seed[o] }, all)
+		switch {
+		case err != nil && refusedOpset.MatchString(err.Error()):
+			continue
+		case err != nil:
+			t.Errorf("gradient in opset %d: %v", opset, err)
+			continue
+		}
+		for i := range s.NoGradCheck {
+			got.in[i] = g.in[i]
+		}
+		compareGrads(t, fmt.Sprintf("gradient in opset %d", opset), got.in, g.in, 1e-12)
 	}
 }
 

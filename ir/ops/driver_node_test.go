@@ -37,8 +37,9 @@ type built struct {
 
 func absent(s ir.Sample, i int) bool { return slices.Contains(s.Absent, i) || s.In[i] == nil }
 
-// opsets are the versions a graph around a sample imports.
-func opsets(op *ir.Op, s ir.Sample) map[string]int {
+// opsets are the versions a graph around a sample imports; opset is the
+// default domain's, 0 for the newest.
+func opsets(op *ir.Op, s ir.Sample, opset int) map[string]int {
 	v := s.Version
 	newest := op.Since[len(op.Since)-1]
 	sets := map[string]int{ir.OnnxDomain: max(newestOpset, newest), ir.MsDomain: 1, ir.MemocDomain: 1}
@@ -48,6 +49,9 @@ func opsets(op *ir.Op, s ir.Sample) map[string]int {
 	}
 	if v != 0 {
 		sets[op.Domain] = v
+	}
+	if opset != 0 {
+		sets[ir.OnnxDomain] = opset
 	}
 	return sets
 }
@@ -67,8 +71,10 @@ func numOut(op *ir.Op, s ir.Sample) int {
 }
 
 // build makes the graph of one node and infers it.
-func build(op *ir.Op, s ir.Sample, m mode) (*built, error) {
-	g := ir.NewGraph("sample", opsets(op, s))
+func build(op *ir.Op, s ir.Sample, m mode) (*built, error) { return buildAt(op, s, m, 0) }
+
+func buildAt(op *ir.Op, s ir.Sample, m mode, opset int) (*built, error) {
+	g := ir.NewGraph("sample", opsets(op, s, opset))
 	b := &built{graph: g, mode: m, env: map[string]ir.Dim{}, seed: 1, step: 2}
 	in := make([]*ir.Value, len(s.In))
 	for i, x := range s.In {

@@ -74,10 +74,12 @@ var dropoutPorts = dropoutInputs{ratio: 1, training: 2}
 // dropoutTraining says whether a node drops elements; known is false where a
 // run-time input decides.
 func dropoutTraining(n *ir.Node, p dropoutInputs) (on, known bool) {
-	if n.Domain == ir.OnnxDomain && n.Version > 0 && n.Version < 12 {
+	given := p.training < len(n.In) && n.In[p.training] != nil
+	// Files have the input at opsets that know the attribute alone.
+	if n.Domain == ir.OnnxDomain && n.Version > 0 && n.Version < 12 && !given {
 		return n.Version < 7 && n.Int("is_test", 0) == 0, true
 	}
-	if p.training >= len(n.In) || n.In[p.training] == nil {
+	if !given {
 		return false, true
 	}
 	t := n.In[p.training].Const()
@@ -193,9 +195,6 @@ func dropoutKernel(c *ir.NodeCtx, p dropoutInputs, bias, residual int) (ir.Kerne
 		width = ir.Elems(c.InShape(bias))
 	}
 	training := inArgOrNull(c, p.training)
-	if c.Node.Domain == ir.OnnxDomain && c.Version < 12 {
-		training = inArgOrNull(c, -1)
-	}
 	return ir.Kernel{Func: "dropout", Source: dropoutCUDA, Types: []ir.DType{d, r, m}, Args: []ir.KernelArg{
 		ir.InArg(0), inArgOrNull(c, bias), ir.IntArg(width), inArgOrNull(c, residual), ir.InArg(p.ratio), training,
 		ir.OutArg(0), ir.OutArg(1), ir.IntArg(ir.Elems(c.OutShape(0))), ir.FloatArg(float64(c.Node.Float("ratio", 0.5))),

@@ -143,6 +143,9 @@ func withDType(v *ir.Value, d ir.DType) *ir.Value {
 // gatherElementsGradByOneHot is the sum over the indices j of
 // dy_j * (index_j == position), for opsets whose ScatterElements cannot add.
 func gatherElementsGradByOneHot(c *ir.GradCtx, axis int64) error {
+	if c.Opset() < 11 { // OneHot takes a negative index for out of range there
+		return c.Node.Errorf("grad", "the gradient needs OneHot as it came with opset 11; the model has %d", c.Opset())
+	}
 	dy, x, ids := c.OutGrad(0), c.In(0), c.In(1)
 	rank := x.Type.Shape.Rank()
 	a, ok := ir.NormAxis(axis, rank)

@@ -23,6 +23,9 @@ var _ = ir.Register(ir.Op{
 		r := resizeArgs{}
 		r.axes, _ = c.Node.IntList("axes")
 		if c.Version < 11 {
+			if !c.Has(1) {
+				return c.Errorf("needs scales, as the operator had no other form before opset 11")
+			}
 			r.scales = c.In(1).Floats()
 			return resizeEval(c, r)
 		}
