@@ -107,7 +107,7 @@ func (b *Builder) Pad(x *Value, before, after []int64) *Value {
 func (b *Builder) SliceAxis(x *Value, axis, start, end, step int64) *Value {
 	if b.Opset() < 10 {
 		if step != 1 {
-			b.needOpset(10, "a slice with a step")
+			b.NeedOpset(10, "a slice with a step")
 		}
 		return b.Op("Slice", []*Value{x}, IntsAttr("starts", start), IntsAttr("ends", end), IntsAttr("axes", axis))
 	}
