@@ -1,22 +1,27 @@
 package place
 
-import "fmt"
+import (
+	"fmt"
+	"sort"
+)
 
 // Check verifies a placement against its problem: one offset for each buffer,
 // none negative, each aligned, fixed ones where they must be, all below the
 // capacity if there is one, and no byte owned by two buffers at one step. It is
-// plain and quadratic on purpose, and calls nothing that the solver is made of.
+// plain on purpose: it compares all pairs that share an address, one by one, and
+// calls nothing that the solver is made of.
 func Check(p *Problem, offsets []int64) error {
 	if len(offsets) != len(p.Buffers) {
 		return fmt.Errorf("place: %d offsets for %d buffers", len(offsets), len(p.Buffers))
 	}
+	var order []int // buffers that own something
 	for i, b := range p.Buffers {
 		at := offsets[i]
 		switch {
 		case b.Fixed && at != b.Offset:
 			return fmt.Errorf("place: buffer %d (%q) is at %d, fixed at %d", i, b.ID, at, b.Offset)
 		case b.Size == 0 || b.Start >= b.End:
-			continue // owns nothing
+			continue
 		case at < 0:
 			return fmt.Errorf("place: buffer %d (%q) has negative offset %d", i, b.ID, at)
 		case b.Align > 1 && at%b.Align != 0:
@@ -26,20 +31,22 @@ func Check(p *Problem, offsets []int64) error {
 		case p.Capacity > 0 && at+b.Size > p.Capacity:
 			return fmt.Errorf("place: buffer %d (%q) ends at %d, past the capacity %d", i, b.ID, at+b.Size, p.Capacity)
 		}
+		order = append(order, i)
 	}
-	for i := range p.Buffers {
+	sort.SliceStable(order, func(x, y int) bool { return offsets[order[x]] < offsets[order[y]] })
+	for n, i := range order {
 		a := &p.Buffers[i]
-		for j := range p.Buffers[:i] {
+		for _, j := range order[n+1:] {
 			b := &p.Buffers[j]
-			if offsets[i] >= offsets[j]+b.Size || offsets[j] >= offsets[i]+a.Size {
-				continue // no byte in common (nor is there with an empty one)
+			if offsets[j] >= offsets[i]+a.Size {
+				break // this one and the rest begin above a
 			}
-			if a.Start >= b.End || b.Start >= a.End || a.Size == 0 || b.Size == 0 {
+			if a.Start >= b.End || b.Start >= a.End {
 				continue
 			}
 			if step, ok := bothLive(a, b); ok {
 				return fmt.Errorf("place: buffers %d (%q) and %d (%q) share bytes at step %d: [%d,%d) and [%d,%d)",
-					j, b.ID, i, a.ID, step, offsets[j], offsets[j]+b.Size, offsets[i], offsets[i]+a.Size)
+					i, a.ID, j, b.ID, step, offsets[i], offsets[i]+a.Size, offsets[j], offsets[j]+b.Size)
 			}
 		}
 	}

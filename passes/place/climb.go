@@ -30,7 +30,7 @@ type lane struct {
 const patience = 30
 
 func newClimb(s *solver) *climb {
-	c := &climb{s: s, f: newPacker(s.in)}
+	c := &climb{s: s, f: newPacker(s.in, s.halted)}
 	c.cost = c.f.cost()
 	s.spend(int64(s.in.n))
 	return c
@@ -89,6 +89,9 @@ func (c *climb) pack(l *lane) {
 	c.f.work = 0
 	height := c.f.pack(l.order)
 	c.s.spend(c.f.work)
+	if height == never {
+		return
+	}
 	c.s.offer(c.f.off, height)
 	l.stale++
 	if height < l.best {

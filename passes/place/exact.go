@@ -1,5 +1,7 @@
 package place
 
+import "slices"
+
 // never is above any offset. Validate keeps the sum of all sizes below it, so
 // never and an offset can be added.
 const never = int64(1) << 62
@@ -43,6 +45,7 @@ type exact struct {
 	twin   []int32   // by item: the one before it that is just like it, or -1
 	name   []uint64  // by item: random bits for hashing
 
+	taken [][]addresses // by item: where fixed items keep it out
 	watch watches
 	trail []change
 	dirty []int32 // sections to settle
@@ -78,6 +81,7 @@ func newExact(in *instance, tech *Techniques) *exact {
 		floor: make([]int64, m), base: make([]int64, m), rest: make([]int64, m), cross: make([]int32, m),
 		born: make([]uint64, m), weight: make([]float64, m), run: make([]int32, m+1),
 		low: make([]int64, n), done: make([]bool, n), off: make([]int64, n), twin: make([]int32, n), name: make([]uint64, n)}
+	x.taken = in.fixedRanges()
 	x.watch = newWatches(n, m)
 	type look struct {
 		life        span
@@ -161,15 +165,41 @@ func (x *exact) count(k int32, d int32) {
 func (x *exact) lowest(k int32, at int64) int64 {
 	in := x.in
 	at = roundUp(at, in.align[k])
-	for again := len(in.pinned) > 0; again; {
-		again = false
-		for _, f := range in.pinned {
-			if f != k && at < in.fixed[f]+in.size[f] && in.fixed[f] < at+in.size[k] && in.conflict(k, f) {
-				at, again = roundUp(in.fixed[f]+in.size[f], in.align[k]), true
+	for _, r := range x.taken[k] {
+		if at+in.size[k] <= r.lo {
+			break
+		}
+		if at < r.hi {
+			at = roundUp(r.hi, in.align[k])
+		}
+	}
+	x.work -= int64(len(x.taken[k]))
+	return at
+}
+
+// addresses is a range of offsets, half-open.
+type addresses struct{ lo, hi int64 }
+
+// fixedRanges lists, for each item to place, the addresses of the fixed items it
+// conflicts with, ascending and joined: a stack of them is one range.
+func (in *instance) fixedRanges() [][]addresses {
+	taken := make([][]addresses, in.n)
+	pins := slices.Clone(in.pinned)
+	slices.SortStableFunc(pins, func(a, b int32) int { return compare(in.fixed[a], in.fixed[b]) })
+	for k := range int32(in.n) {
+		for _, f := range pins {
+			if in.fixed[k] >= 0 || !in.conflict(k, f) {
+				continue
+			}
+			r := addresses{in.fixed[f], in.fixed[f] + in.size[f]}
+			if n := len(taken[k]); n > 0 && r.lo <= taken[k][n-1].hi {
+				taken[k][n-1].hi = max(taken[k][n-1].hi, r.hi)
+			} else {
+				taken[k] = append(taken[k], r)
 			}
 		}
 	}
-	return at
+	return taken
 }
 
 func (x *exact) setFloor(t int32, v int64) {

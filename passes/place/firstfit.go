@@ -19,22 +19,24 @@ type packer struct {
 	all   []int32   // all items placed, by offset
 	width int32     // sections in a tile
 	work  int64     // items looked at
-	next  []int     // scratch: a cursor for each list of one query
+	halt  func() bool
+	next  []int // scratch: a cursor for each list of one query
 	lists [][]int32
 }
 
 // wide is the number of tiles from which an item reads the list of all.
 const wide = 6
 
-func newPacker(in *instance) *packer {
+func newPacker(in *instance, halt func() bool) *packer {
 	sections := int32(len(in.load))
 	tiles := int32(min(max(in.n/64, 1), 512))
-	f := &packer{in: in, off: make([]int64, in.n), width: max((sections+tiles-1)/tiles, 1)}
+	f := &packer{in: in, halt: halt, off: make([]int64, in.n), width: max((sections+tiles-1)/tiles, 1)}
 	f.tile = make([][]int32, sections/f.width+1)
 	return f
 }
 
-// pack places all items, the fixed ones first, and returns the height.
+// pack places all items, the fixed ones first, and returns the height, or never
+// when it is halted.
 func (f *packer) pack(order []int32) int64 {
 	in := f.in
 	f.all = f.all[:0]
@@ -47,9 +49,12 @@ func (f *packer) pack(order []int32) int64 {
 		f.insert(k)
 		top = max(top, in.fixed[k]+in.size[k])
 	}
-	for _, k := range order {
+	for i, k := range order {
 		if in.fixed[k] >= 0 {
 			continue
+		}
+		if i&1023 == 1023 && f.halt() {
+			return never
 		}
 		f.off[k] = f.lowest(k)
 		f.insert(k)

@@ -24,12 +24,17 @@ type ladder struct {
 	x     *exact
 	turn  int   // searches run so far
 	grant int64 // steps of one search; doubles with every second round
-	rung  int64 // of rungs: how far from the bound to the best height to ask
+	rung  int64 // of rungs
 	tries int   // searches in vain at this rung
 }
 
+// rungs divide the way from the bound to the best height. The search asks for the
+// bound first, and for a rung more when all strategies have failed: to ask for
+// much is often quicker than to ask for little again and again. After the last
+// rung, which is one less than the best, it starts over.
+const rungs = 8
+
 const (
-	rungs = 64
 	// A first search may look at each buffer and section this often per buffer:
 	// enough to place all and to turn back a few times.
 	eagerness = 16
@@ -66,6 +71,34 @@ func (in *instance) cover() int64 {
 func (l *ladder) step() bool {
 	s := l.s
 	ceiling := l.ceiling()
+	plan, steps := l.plan()
+	v := l.x.decide(ceiling, plan, steps)
+	s.spend(steps - l.x.work)
+	l.turn++
+	switch v {
+	case fits:
+		s.offer(l.x.off, l.x.top())
+		l.tries = 0
+		return true
+	case fails:
+		s.lower = ceiling + 1
+		s.cannot = s.limit < never
+		s.report()
+	}
+	if l.tries++; l.tries == len(strategies) {
+		l.rung, l.tries = (l.rung+1)%(rungs+1), 0
+		if l.rung == 1 && !s.tech.Ladder {
+			l.rung = rungs
+		}
+	}
+	return s.tech.Restarts || v != stops
+}
+
+// plan is the strategy of this turn and how long to follow it.
+func (l *ladder) plan() (strategy, int64) {
+	if !l.s.tech.Restarts {
+		return strategies[0], l.s.left
+	}
 	round := l.turn / len(strategies)
 	plan := strategies[l.turn%len(strategies)]
 	if round < len(noises) {
@@ -74,29 +107,7 @@ func (l *ladder) step() bool {
 		plan.noise = noises[len(noises)-1-round%2]
 	}
 	plan.seed = uint64(l.turn)
-	steps := min(l.grant<<min(round/2, 40), s.left)
-	if !s.tech.Restarts {
-		plan, steps = strategies[0], s.left
-	}
-	v := l.x.decide(ceiling, plan, steps)
-	s.spend(steps - l.x.work)
-	l.turn++
-	l.tries++
-	switch v {
-	case fits:
-		s.offer(l.x.off, l.x.top())
-		l.rung, l.tries = l.rung/2, 0
-	case fails:
-		s.lower = ceiling + 1
-		l.rung, l.tries = 0, 0
-		if s.limit < never {
-			s.cannot = true
-		}
-		s.report()
-	case stops:
-		l.climb()
-	}
-	return s.tech.Restarts || v != stops
+	return plan, min(l.grant<<min(round/2, 40), l.s.left)
 }
 
 // ceiling is the height to ask for next.
@@ -105,23 +116,6 @@ func (l *ladder) ceiling() int64 {
 	if s.limit < never {
 		return s.limit
 	}
-	span := s.height - 1 - s.lower
-	return s.lower + span/rungs*l.rung + span%rungs*l.rung/rungs
-}
-
-// climb goes to a higher rung after some searches in vain: from the bound half of
-// the way to the best height, and then each time half of the way that is left.
-// From the top it goes back to the bound.
-func (l *ladder) climb() {
-	switch {
-	case l.rung == 0 && l.tries < len(strategies) || l.tries < len(strategies)/2:
-		return
-	case !l.s.tech.Ladder:
-		l.rung = rungs - l.rung
-	case l.rung == rungs:
-		l.rung = 0
-	default:
-		l.rung = (l.rung + rungs + 1) / 2
-	}
-	l.tries = 0
+	gap := s.height - 1 - s.lower
+	return s.lower + gap/rungs*l.rung + gap%rungs*l.rung/rungs
 }

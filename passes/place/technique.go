@@ -14,8 +14,8 @@ type Techniques struct {
 	// Restarts runs many short complete searches by different rules, instead of
 	// a single long one.
 	Restarts bool
-	// Ladder, when minimising, asks for heights between the bound and the best
-	// known, and not only for the bound first and the next lower one then.
+	// Ladder, when minimising, asks for heights between the bound and the best one
+	// too, and not only for the bound and the next lower height.
 	Ladder bool
 
 	// The parts of the complete search.
