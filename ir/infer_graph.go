@@ -160,13 +160,38 @@ func refine(inferred, declared Type) (t Type, conflict bool) {
 	return t, false
 }
 
-// checkOpset reports an operator that the model's opset does not have.
+// inputSince is the version from which an operator of the default domain takes
+// what was an attribute as an input. Exporters mix the forms; the operators
+// read both.
+var inputSince = map[OpName]struct {
+	attr  string
+	since int
+}{
+	"Squeeze": {"axes", 13}, "Unsqueeze": {"axes", 13}, "ReduceSum": {"axes", 13}, "Split": {"split", 13},
+	"ReduceMean": {"axes", 18}, "ReduceMax": {"axes", 18}, "ReduceMin": {"axes", 18}, "ReduceProd": {"axes", 18},
+	"ReduceL1": {"axes", 18}, "ReduceL2": {"axes", 18}, "ReduceLogSum": {"axes", 18}, "ReduceLogSumExp": {"axes", 18},
+	"ReduceSumSquare": {"axes", 18}, "Dropout": {"ratio", 12}, "Clip": {"min", 11}, "Pad": {"pads", 11},
+	"Slice": {"starts", 10}, "TopK": {"k", 10}, "Tile": {"tiles", 6},
+}
+
+// checkOpset reports an operator that the model's opset does not have, and one
+// written in the form of an older opset.
 func checkOpset(n *Node, opt InferOptions) error {
+	if f, ok := inputSince[n.Op]; ok && n.Domain == OnnxDomain && n.Version >= f.since && n.Attr(f.attr) != nil {
+		return irregular(&diag.Diagnostic{ID: "attribute-form", Loc: n.DiagLoc(), Message: fmt.Sprintf(
+			"%s is an input of %s since opset %d, no attribute; it is read all the same", f.attr, n.Op, f.since)}, opt)
+	}
 	if n.Decl == nil || !n.Decl.Younger(n.Version) {
 		return nil
 	}
-	d := &diag.Diagnostic{ID: "opset", Severity: diag.Warning, Loc: n.DiagLoc(), Message: fmt.Sprintf(
-		"operator %s does not exist in opset %d; it is taken as that of opset %d", n.FullOp(), n.Version, n.Decl.Since[0])}
+	return irregular(&diag.Diagnostic{ID: "opset", Loc: n.DiagLoc(), Message: fmt.Sprintf(
+		"operator %s does not exist in opset %d; it is taken as that of opset %d", n.FullOp(), n.Version, n.Decl.Since[0])}, opt)
+}
+
+// irregular reports what is accepted with a warning and refused by strict
+// reading.
+func irregular(d *diag.Diagnostic, opt InferOptions) error {
+	d.Severity = diag.Warning
 	if opt.Strict {
 		d.Severity = diag.Error
 		return d

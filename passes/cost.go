@@ -68,7 +68,9 @@ func buildProblem(c *Context) (*plan.Problem, *origin, error) {
 }
 
 // spread reports whether n repeats the elements of its input.
-func spread(n *ir.Node) bool { return n.Domain == ir.OnnxDomain && (n.Op == "Expand" || n.Op == "Tile") }
+func spread(n *ir.Node) bool {
+	return n.Domain == ir.OnnxDomain && (n.Op == "Expand" || n.Op == "Tile")
+}
 
 // op states one node.
 func (o *origin) op(c *Context, n *ir.Node) (plan.Op, error) {

@@ -29,9 +29,9 @@ func runGrad(c *Context) (Result, error) {
 	if !c.Options.Train {
 		return Result{}, nil
 	}
-	if liveness.BackwardFrom(c.Graph) < len(c.Graph.Nodes) {
+	if at := liveness.MarkedBackward(c.Graph); at < len(c.Graph.Nodes) {
 		return Result{}, &diag.Diagnostic{ID: "grad", Severity: diag.Error,
-			Loc:     c.Graph.Nodes[liveness.BackwardFrom(c.Graph)].DiagLoc(),
+			Loc:     c.Graph.Nodes[at].DiagLoc(),
 			Message: "the graph holds a backward pass already", Help: "compile it without --train"}
 	}
 	loss, err := findLoss(c.Graph, c.Options.Loss)

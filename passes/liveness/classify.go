@@ -71,16 +71,25 @@ func (r *Result) derived(n *ir.Node) bool {
 // was traced as a whole has none of these: there it is the node after the one
 // that makes the loss, the only scalar among several outputs.
 func BackwardFrom(g *ir.Graph) int {
-	for i, n := range g.Nodes {
-		if n.Backward || isGradientOp(n) {
-			return i
-		}
+	if i := MarkedBackward(g); i < len(g.Nodes) {
+		return i
 	}
 	if loss := tracedLoss(g); loss != nil {
 		for i, n := range g.Nodes {
 			if n == loss.Def {
 				return i + 1
 			}
+		}
+	}
+	return len(g.Nodes)
+}
+
+// MarkedBackward is BackwardFrom without the guess: len(Nodes) for a graph in
+// which nothing says that it is part of a backward pass.
+func MarkedBackward(g *ir.Graph) int {
+	for i, n := range g.Nodes {
+		if n.Backward || isGradientOp(n) {
+			return i
 		}
 	}
 	return len(g.Nodes)
