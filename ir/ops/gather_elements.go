@@ -48,6 +48,7 @@ var _ = ir.Register(ir.Op{
 		return []ir.Sample{
 			{Name: "rows", In: []*ir.Tensor{x, ir.FromInts(ir.Int64, []int64{1, 2, 0, 1, -1, 0}, 2, 3)}},
 			{Name: "columns", In: []*ir.Tensor{x, ir.FromInts(ir.Int32, []int64{1, 1, -3, 0, 2, 2}, 3, 2)}, Attrs: []ir.Attr{ir.IntAttr("axis", -1)}},
+			{Name: "one for each row", Version: 13, In: []*ir.Tensor{x, ir.FromInts(ir.Int64, []int64{1, -1}, 2, 1)}, Attrs: []ir.Attr{ir.IntAttr("axis", 1)}},
 			{Name: "old", Version: 13, In: []*ir.Tensor{x, ir.FromInts(ir.Int64, []int64{1, 1, -3, 0, 2, 2}, 3, 2)}, Attrs: []ir.Attr{ir.IntAttr("axis", 1)}},
 			{Name: "empty", In: []*ir.Tensor{x, ir.NewTensor(ir.Int64, 0, 3)}},
 		}
@@ -121,6 +122,11 @@ func gatherElementsGrad(c *ir.GradCtx) error {
 		return nil
 	}
 	axis := c.Node.Int("axis", 0)
+	if a, ok := ir.NormAxis(axis, ids.Type.Shape.Rank()); ok && ids.Type.Shape.Dims[a].Equal(ir.N(1)) {
+		// One index for each line: nothing meets, so nothing has to be added.
+		c.Set(0, c.Like(c.Op("ScatterElements", []*ir.Value{c.ZerosLike(x), ids, dy}, ir.IntAttr("axis", axis)), x))
+		return nil
+	}
 	if c.Opset() < 16 {
 		return gatherElementsGradByOneHot(c, axis)
 	}
