@@ -106,7 +106,10 @@ type differentiator struct {
 func (d *differentiator) run() (err error) {
 	defer ir.Catch(&err)
 	forward := slices.Clone(d.g.Nodes)
-	candidates := d.trainable()
+	candidates, err := d.trainable()
+	if err != nil {
+		return err
+	}
 	d.mark(forward, candidates)
 	if err := d.choose(candidates); err != nil {
 		return err
@@ -127,16 +130,58 @@ func (d *differentiator) run() (err error) {
 	return nil
 }
 
-// trainable lists the initializers that can be trained: floating point, read
-// by some node, and not a running statistic.
-func (d *differentiator) trainable() []*ir.Value {
-	var out []*ir.Value
+// trainable lists the initializers to train: those named with --wrt, or else
+// all of floating point that are no running statistic and no scalar: exporters
+// write the constants of formulas as scalar initializers.
+func (d *differentiator) trainable() ([]*ir.Value, error) {
+	var can, scalars []*ir.Value
+	var names []string
 	for _, v := range d.g.Inits {
-		if v.Type.DType.IsFloat() && !v.Init.Constant && !isStatistic(v) {
-			out = append(out, v)
+		switch {
+		case !v.Type.DType.IsFloat() || v.Init.Constant || isStatistic(v):
+			continue
+		case v.Type.Shape.Rank() == 0:
+			scalars = append(scalars, v)
+		default:
+			can = append(can, v)
+		}
+		names = append(names, v.Name)
+	}
+	if len(d.c.Options.Wrt) == 0 {
+		d.noteScalars(scalars)
+		return can, nil
+	}
+	var out []*ir.Value
+	for _, name := range d.c.Options.Wrt {
+		v := byName(slices.Concat(can, scalars), name)
+		if v == nil {
+			return nil, &diag.Diagnostic{ID: "grad", Severity: diag.Error,
+				Message: fmt.Sprintf("no trainable initializer is called %q", name),
+				Help:    "the nearest are " + strings.Join(diag.Nearest(name, names, 5), ", ")}
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// noteScalars says which scalars are taken for constants.
+func (d *differentiator) noteScalars(scalars []*ir.Value) {
+	var names []string
+	for _, v := range scalars {
+		if len(v.Uses()) > 0 {
+			names = append(names, v.Name)
 		}
 	}
-	return out
+	if len(names) == 0 {
+		return
+	}
+	list := strings.Join(names[:min(len(names), 6)], ", ")
+	if len(names) > 6 {
+		list += ", …"
+	}
+	d.c.Report(&diag.Diagnostic{ID: "grad-scalars", Severity: diag.Note,
+		Message: fmt.Sprintf("%d scalar initializers are taken for constants and get no gradient (%s)", len(names), list),
+		Help:    "name what to train with --wrt to train them"})
 }
 
 // isStatistic reports whether every reader takes v as a running mean or
@@ -205,11 +250,6 @@ func (d *differentiator) choose(candidates []*ir.Value) error {
 		if d.needs[v.ID] {
 			d.trained = append(d.trained, v)
 			continue
-		}
-		if n, ok := v.Type.Shape.NumElements(); ok {
-			if k, static := n.Int(); static && k <= 1 && v.Type.Shape.Rank() == 0 {
-				continue // a scalar constant of the exporter, not a parameter
-			}
 		}
 		diagnostic := &diag.Diagnostic{ID: "grad-cut", Message: fmt.Sprintf("no differentiable path leads from %q to the loss %q%s; it gets no gradient", v.Name, d.loss.Name, d.cut(v))}
 		diagnostic.Loc.Value = v.Name

@@ -51,6 +51,7 @@ type Result struct {
 type Options struct {
 	Train      bool
 	Loss       string
+	Wrt        []string // initializers to train; none: all that can be
 	Dims       map[string]ir.Dim
 	Strict     bool
 	Budget     Budget

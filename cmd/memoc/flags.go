@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"memoc/ir"
@@ -93,6 +94,7 @@ func (f *flags) describe(w io.Writer) {
 type compileFlags struct {
 	train      bool
 	loss       string
+	wrt        []string
 	dims       map[string]ir.Dim
 	budget     passes.Budget
 	hostBudget int64
@@ -107,6 +109,10 @@ func (f *flags) compile() *compileFlags {
 	cf := &compileFlags{dims: map[string]ir.Dim{}, hostBudget: -1, debug: passes.Debug{}, mapping: map[string]string{}}
 	f.BoolVar(&cf.train, "train", false, "build the backward pass of a forward model")
 	f.StringVar(&cf.loss, "loss", "", "`NAME` of the value to differentiate, with --train")
+	f.Func("wrt", "train the initializer `NAME`, and no others (repeatable; default: all that can be trained)", func(s string) error {
+		cf.wrt = append(cf.wrt, s)
+		return nil
+	})
 	f.Func("dim", "bind a symbolic dim: `name=N` (repeatable)", func(s string) error { return parseDim(cf.dims, s) })
 	f.Func("budget", "device memory: `SIZE` (80GB, 80GiB, bytes) or share of what can be saved (60%)", func(s string) (err error) {
 		cf.budget, err = passes.ParseBudget(s)
@@ -131,11 +137,13 @@ func (f *flags) compile() *compileFlags {
 	return cf
 }
 
-// parseDim reads "name=N", or "name<=N": a plan for N serves any smaller dim.
+// parseDim reads "name=N".
 func parseDim(dims map[string]ir.Dim, s string) error {
 	name, val, ok := strings.Cut(s, "=")
-	name = strings.TrimSuffix(name, "<")
-	n, err := passes.ParseSize(val)
+	if strings.HasSuffix(name, "<") {
+		return fmt.Errorf("%q: a bound is not enough, plans are for one size; write name=N", s)
+	}
+	n, err := strconv.ParseInt(val, 10, 64)
 	if !ok || err != nil || name == "" || n <= 0 {
 		return fmt.Errorf("%q: write name=N with a positive N", s)
 	}
@@ -155,6 +163,6 @@ func (cf *compileFlags) options() (passes.Options, error) {
 	if !cf.train && cf.loss != "" {
 		return passes.Options{}, &usageError{"--loss needs --train"}
 	}
-	return passes.Options{Train: cf.train, Loss: cf.loss, Dims: cf.dims, Strict: cf.strict, Budget: cf.budget,
+	return passes.Options{Train: cf.train, Loss: cf.loss, Wrt: cf.wrt, Dims: cf.dims, Strict: cf.strict, Budget: cf.budget,
 		HostBudget: cf.hostBudget, Device: dev, Debug: cf.debug}, nil
 }
