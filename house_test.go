@@ -39,6 +39,7 @@ var levels = map[string]struct {
 	"passes/cost":             {2, nil},
 	"ir/onnxgo":               {3, nil},
 	"ir/conformance":          {3, nil},
+	"passes/mask":             {2, nil},
 	"passes/check":            {3, nil},
 	"codegen/cuda":            {3, nil},
 	"codegen/dot":             {3, nil},
