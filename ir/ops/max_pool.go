@@ -98,6 +98,16 @@ func maxPoolGrad(c *ir.GradCtx) error {
 	case !x.Type.Shape.Ranked:
 		return c.Node.Errorf("grad", "the gradient needs the rank of %q", x.Name)
 	}
+	// A window of padding alone has no maximum: its index must not be used.
+	win, err := windowOf(c.Node, x.Type.Shape.Rank()-2, nil)
+	if err != nil {
+		return err
+	}
+	for i := range win.kernel {
+		if win.padLo[i] >= win.extent(i) || win.padHi[i] >= win.extent(i) {
+			return c.Node.Errorf("grad", "windows may lie in the padding alone (pads %v and %v, kernel %v)", win.padLo, win.padHi, win.kernel)
+		}
+	}
 	idx := c.Out(1)
 	flat := c.Reshape(x, -1)
 	if c.Opset() >= 16 {
@@ -111,10 +121,6 @@ func maxPoolGrad(c *ir.GradCtx) error {
 		return nil
 	}
 	zeros := c.ZerosLike(flat)
-	win, err := windowOf(c.Node, x.Type.Shape.Rank()-2, nil)
-	if err != nil {
-		return err
-	}
 	var sum *ir.Value
 	classes, class := windowClasses(win, dy.Type.Shape), make([]int64, len(win.kernel))
 	for {

@@ -10,7 +10,7 @@ var _ = ir.Register(ir.Op{
 	Types: map[string]ir.DTypeSet{"T": ir.Floats},
 	Infer: func(c *ir.InferCtx) error {
 		c.SetTensor(0, c.DType(0), ir.Ints64())
-		return nil
+		return sameShapes(c)
 	},
 	Axes: ir.NoAxes,
 	Cost: func(c *ir.CostCtx) ir.Cost {
@@ -55,6 +55,22 @@ var _ = ir.Register(ir.Op{
 			Want: []*ir.Tensor{floats(nil, 3.5)}}}
 	},
 })
+
+// sameShapes refuses two inputs of different shapes: nothing is broadcast.
+func sameShapes(c *ir.InferCtx) error {
+	a, b := c.Shape(0), c.Shape(1)
+	if !a.Ranked || !b.Ranked {
+		return nil
+	}
+	differ := a.Rank() != b.Rank()
+	for i := 0; !differ && i < a.Rank(); i++ {
+		differ = a.Dims[i].Differ(b.Dims[i])
+	}
+	if differ {
+		return c.Errorf("shapes %s and %s differ; nothing is broadcast here", a, b)
+	}
+	return nil
+}
 
 const mseLossCUDA = `
 template <class T>

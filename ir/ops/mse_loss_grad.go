@@ -11,8 +11,11 @@ var _ = ir.Register(ir.Op{
 	Doc:   "2 (prediction - target) / n: the gradient of MSELoss, as Deeploy writes it into the default domain.",
 	Since: []int{1},
 	In:    ir.Ports("prediction:T, target:T"), Out: ir.Ports("grad:T"),
-	Types:     map[string]ir.DTypeSet{"T": ir.Floats},
-	Infer:     binaryInfer,
+	Types: map[string]ir.DTypeSet{"T": ir.Floats},
+	Infer: func(c *ir.InferCtx) error {
+		sameTypeAs(c, 0, 0)
+		return sameShapes(c)
+	},
 	Axes:      ir.NoAxes, // the divisor is the number of all elements
 	Cost:      ir.PointwiseCost(2),
 	Grad:      ir.NoGrad("not derived: a second derivative"),
