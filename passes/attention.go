@@ -7,6 +7,7 @@ import (
 	"memoc/ir"
 	"memoc/ir/diag"
 	"memoc/ir/ops"
+	"memoc/passes/liveness"
 	"memoc/passes/mask"
 )
 
@@ -39,16 +40,33 @@ func fuseAttention(c *Context) (Result, error) {
 	for i, n := range c.Graph.Nodes {
 		a.position[n] = i
 	}
+	if !c.Options.Train {
+		markBackward(c.Graph)
+	}
 	for _, n := range c.Graph.Nodes {
-		if n.Op != "Attention" || n.Domain != ir.OnnxDomain || !c.Options.Train && !hasSquareMask(n) || !c.spend() {
-			continue
+		var err error
+		switch {
+		case n.Domain != ir.OnnxDomain:
+		case n.Op == "Softmax":
+			err = a.spelled(n)
+		case n.Op == "Attention" && (c.Options.Train || hasSquareMask(n)) && c.spend():
+			err = a.standard(n)
 		}
-		if err := a.standard(n); err != nil {
+		if err != nil {
 			return Result{}, err
 		}
 	}
 	a.e.Done()
 	return Result{Changed: a.lowered > 0, Stats: []ir.KV{stat("lowered", a.lowered), stat("left", a.left)}}, nil
+}
+
+// markBackward marks the backward pass of a step that was traced as a whole,
+// which is told by the place of the loss: the gradient that the pass puts in
+// would be taken for its beginning.
+func markBackward(g *ir.Graph) {
+	for _, n := range g.Nodes[liveness.BackwardFrom(g):] {
+		n.Backward = true
+	}
 }
 
 func hasSquareMask(n *ir.Node) bool { return len(n.In) > 3 && n.In[3] != nil && square(n.In[3]) }
@@ -89,7 +107,8 @@ func (a *attention) standardMask(b *ir.Builder, n *ir.Node, f *ops.FlashForm) st
 		}
 	}
 	need := maskNeed{parts: []mask.Part{{V: f.Mask, Low: math.Inf(-1)}}, scores: f.Q.Type.DType, zeroRows: true}
-	c := a.classify(need, f.Q.Type.Shape, f.K.Type.Shape)
+	q := f.Q.Type.Shape.Dims
+	c := a.classify(need, ir.Dims(q[0], q[1], q[2], f.K.Type.Shape.Dims[2]))
 	if c.why != "" {
 		return c.why
 	}

@@ -28,16 +28,17 @@ type classified struct {
 	made  bool
 }
 
-func (a *attention) classify(need maskNeed, q, k ir.Shape) *classified {
+// classify classifies masks for scores of the given shape.
+func (a *attention) classify(need maskNeed, s ir.Shape) *classified {
 	var key strings.Builder
 	for _, p := range need.parts {
 		fmt.Fprintf(&key, "%d %v %g,", p.V.ID, p.Not, p.Low)
 	}
-	fmt.Fprintf(&key, "%s %s %v", q, k, need)
+	fmt.Fprintf(&key, "%s %s %v %v", s, need.scores, need.zeroRows, need.replaced)
 	c := a.classes[key.String()]
 	if c == nil {
 		c = &classified{}
-		c.class, c.why = mask.Of(need.parts, q.Dims[0], q.Dims[1], q.Dims[2], k.Dims[2])
+		c.class, c.why = mask.Of(need.parts, s.Dims[0], s.Dims[1], s.Dims[2], s.Dims[3])
 		if c.why == "" {
 			c.why = usable(c.class, need)
 		}

@@ -372,3 +372,14 @@ func (e *Expr) holds(x float64) bool {
 	}
 	return e.kind == number && e.x == x || e.a.holds(x) || e.b.holds(x)
 }
+
+// Fits reports whether a tensor is broadcast to a shape without changing it.
+func Fits(v *ir.Value, s ir.Shape) bool {
+	d := v.Type.Shape.Dims
+	for k := range d {
+		if to := s.Dims[len(s.Dims)-len(d)+k]; !d[k].Equal(ir.N(1)) && !d[k].Equal(to) {
+			return false
+		}
+	}
+	return v.Type.Shape.Ranked
+}

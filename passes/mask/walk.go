@@ -138,11 +138,11 @@ func constantOf(v *ir.Value) *ir.Tensor {
 	}
 	switch {
 	case v.Init != nil:
-		if v.Init.External != nil || v.IsInput() || v.Type.DType.IsFloat() && !v.Init.Constant && ir.Elems(dims) > 1 {
+		if v.Init.External != nil || v.IsInput() {
 			return nil
 		}
 		t, err := v.Init.Tensor()
-		if err != nil {
+		if err != nil || t.DType.IsFloat() && !v.Init.Constant && t.Len() > 1 && !masking(t) {
 			return nil
 		}
 		return t
@@ -153,6 +153,17 @@ func constantOf(v *ir.Value) *ir.Tensor {
 		return v.Const()
 	}
 	return nil
+}
+
+// masking reports whether a float tensor holds zeros and numbers that hide
+// keys alone: no parameter does.
+func masking(t *ir.Tensor) bool {
+	for _, x := range t.Floats() {
+		if x != 0 && !Low(t.DType, x) {
+			return false
+		}
+	}
+	return true
 }
 
 // round is x as type d holds it.
