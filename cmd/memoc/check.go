@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -42,12 +44,23 @@ func runCheck(c *call) error {
 	return nil
 }
 
+// unreadable is the error of a file that cannot be opened.
+func unreadable(path string, err error) *diag.Diagnostic {
+	d := &diag.Diagnostic{ID: "read", Severity: diag.Error, Loc: diag.Location{File: path}, Message: err.Error()}
+	if errors.Is(err, fs.ErrNotExist) {
+		d.Message, d.Help = "there is no such file or folder", "check the path"
+	}
+	return d
+}
+
 // loadCompiled reads plan.json and model.onnx of a compiled folder, with the
 // model's types inferred anew.
 func loadCompiled(dir string) (*planfile.Plan, *ir.Model, error) {
 	data, err := os.ReadFile(filepath.Join(dir, "plan.json"))
 	if err != nil {
-		return nil, nil, &diag.Diagnostic{ID: "read", Severity: diag.Error, Message: fmt.Sprintf("%s is no compiled folder: %v", dir, err)}
+		d := unreadable(filepath.Join(dir, "plan.json"), err)
+		d.Help = fmt.Sprintf("%s must be a folder that \"memoc compile -o\" wrote, with model and plan", dir)
+		return nil, nil, d
 	}
 	plan, err := planfile.Decode(data)
 	if err != nil {

@@ -123,10 +123,11 @@ func compileModel(c *call, cf *compileFlags, path string) (*passes.Context, erro
 	return ctx, err
 }
 
-// dumper prints the graph after a pass, for -d=<pass>/dump.
+// dumper prints the graph after a pass, for -d=<pass>/dump; passes are numbered
+// as "memoc passes" numbers them.
 func dumper(w interface{ Write([]byte) (int, error) }) func(int, string, *ir.Graph) error {
 	return func(i int, pass string, g *ir.Graph) error {
-		_, err := fmt.Fprintf(w, "# %02d after %s\n%s", i, pass, ir.PrintGraph(g, ir.TextOptions{}))
+		_, err := fmt.Fprintf(w, "# %02d after %s\n%s", i+1, pass, ir.PrintGraph(g, ir.TextOptions{}))
 		return err
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"memoc/ir"
+	"memoc/ir/diag"
 	"memoc/passes"
 	"memoc/passes/cost"
 )
@@ -44,6 +46,9 @@ func (f *flags) parse(c *call, least, most int) ([]string, error) {
 			rest = rest[1:]
 		}
 	}
+	if (len(positional) < least || len(positional) > most) && most == 0 {
+		return nil, &usageError{"it takes no arguments"}
+	}
 	if len(positional) < least || len(positional) > most {
 		return nil, &usageError{fmt.Sprintf("expected arguments: %s", c.cmd.args)}
 	}
@@ -55,6 +60,9 @@ const describeFlags = "--describe-flags"
 
 var errDescribed = fmt.Errorf("described")
 
+// badValue matches the flag package's error for a value that a flag refuses.
+var badValue = regexp.MustCompile(`(?s)^invalid (?:boolean )?value "(.*?)" for (?:flag )?-([a-z-]+): (.*)$`)
+
 // explain turns the flag package's error into ours, with a suggestion.
 func (f *flags) explain(err error) error {
 	if err == flag.ErrHelp {
@@ -65,9 +73,31 @@ func (f *flags) explain(err error) error {
 		var names []string
 		f.VisitAll(func(fl *flag.Flag) { names = append(names, fl.Name) })
 		name = strings.TrimLeft(name, "-")
-		msg = fmt.Sprintf("no flag is called --%s%s", name, didYouMean(name, names))
+		msg = fmt.Sprintf("no flag is called %s", dashed(name))
+		if s := diag.Suggest(name, names); s != "" {
+			msg += "; did you mean " + dashed(s) + "?"
+		}
+	} else if m := badValue.FindStringSubmatch(msg); m != nil {
+		value, name, why := m[1], m[2], m[3]
+		if why == "parse error" {
+			why = fmt.Sprintf("%q is no value for it", value)
+		}
+		msg = why
+		if !strings.HasPrefix(why, "-") {
+			msg = dashed(name) + ": " + why
+		}
+	} else if name, ok := strings.CutPrefix(msg, "flag needs an argument: -"); ok {
+		msg = dashed(name) + " needs a value"
 	}
 	return &usageError{msg}
+}
+
+// dashed is a flag as help prints it.
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
 }
 
 func (f *flags) describe(w io.Writer) {
@@ -78,12 +108,8 @@ func (f *flags) describe(w io.Writer) {
 			any = true
 		}
 		name, text := flag.UnquoteUsage(fl)
-		dash := "--"
-		if len(fl.Name) == 1 {
-			dash = "-"
-		}
-		fmt.Fprintf(w, "  %-28s %s", strings.TrimRight(dash+fl.Name+" "+name, " "), text)
-		if fl.DefValue != "" && fl.DefValue != "false" && fl.DefValue != "0" {
+		fmt.Fprintf(w, "  %-28s %s", strings.TrimRight(dashed(fl.Name)+" "+name, " "), text)
+		if !slices.Contains([]string{"", "false", "0", "0s"}, fl.DefValue) && !strings.Contains(text, "(default") {
 			fmt.Fprintf(w, " (default %s)", fl.DefValue)
 		}
 		fmt.Fprintln(w)
@@ -151,9 +177,28 @@ func parseDim(dims map[string]ir.Dim, s string) error {
 	return nil
 }
 
+// loadDevice reads a profile; a name that none has is a mistake on the command
+// line, a bad file one in the file.
+func loadDevice(name string) (*cost.Device, error) {
+	dev, err := cost.LoadDevice(name)
+	if err == nil || strings.HasSuffix(name, ".json") {
+		return dev, err
+	}
+	all, listErr := cost.Devices()
+	if listErr != nil {
+		return nil, listErr
+	}
+	var names []string
+	for _, d := range all {
+		names = append(names, d.Name)
+	}
+	return nil, &usageError{fmt.Sprintf("--device: no profile is called %q%s; use one of %s, or the path of a .json profile",
+		name, didYouMean(name, names), strings.Join(names, ", "))}
+}
+
 // options makes the compiler's options of the flags.
 func (cf *compileFlags) options() (passes.Options, error) {
-	dev, err := cost.LoadDevice(cf.device)
+	dev, err := loadDevice(cf.device)
 	if err != nil {
 		return passes.Options{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	_ "memoc/ir/ops"
@@ -59,8 +60,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 		usage(stderr)
 		return exitUsage
 	}
-	if args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
+	switch args[0] {
+	case "help", "-h", "-help", "--help":
 		return help(args[1:], stdout, stderr)
+	case "-version", "--version":
+		args = []string{"version"}
 	}
 	var names []string
 	for _, c := range commands() {
@@ -68,11 +72,21 @@ func run(args []string, stdout, stderr io.Writer) int {
 		if c.name != args[0] {
 			continue
 		}
-		err := c.run(&call{cmd: c, args: args[1:], stdout: stdout, stderr: stderr})
-		return report(err, c, stdout, stderr)
+		return report(guarded(c, args[1:], stdout, stderr), c, stdout, stderr)
 	}
 	fmt.Fprintf(stderr, "memoc: no command is called %q%s; run \"memoc help\"\n", args[0], didYouMean(args[0], names))
 	return exitUsage
+}
+
+// guarded runs a command; a panic outside of the passes, which name
+// themselves, is our fault too and becomes an error.
+func guarded(c *command, args []string, stdout, stderr io.Writer) (err error) {
+	defer func() {
+		if x := recover(); x != nil {
+			err = fmt.Errorf("BUG: %v\n%splease report it with: memoc %s %s", x, debug.Stack(), c.name, strings.Join(args, " "))
+		}
+	}()
+	return c.run(&call{cmd: c, args: args, stdout: stdout, stderr: stderr})
 }
 
 func didYouMean(name string, among []string) string {
@@ -128,7 +142,8 @@ func report(err error, c *command, stdout, stderr io.Writer) int {
 func usage(w io.Writer) {
 	fmt.Fprint(w, "memoc plans the memory of a training step given as an ONNX graph.\n\nUsage: memoc COMMAND [ARGUMENTS]\n\n")
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.doc)
+		first, _, _ := strings.Cut(c.doc, "\n")
+		fmt.Fprintf(w, "  %-10s %s\n", c.name, first)
 	}
 	fmt.Fprint(w, "\nRun \"memoc help COMMAND\" for its flags and an example.\n")
 }
@@ -151,9 +166,7 @@ func help(args []string, stdout, stderr io.Writer) int {
 }
 
 func commandHelp(w io.Writer, c *command) {
-	fmt.Fprintf(w, "Usage: memoc %s %s\n\n%s\n", c.name, c.args, c.doc)
-	fl := newFlags(c)
-	_ = c.run(&call{cmd: c, args: []string{"--describe-flags"}, stdout: w, stderr: w})
-	_ = fl
+	fmt.Fprintf(w, "Usage: %s\n\n%s\n", strings.TrimSpace("memoc "+c.name+" "+c.args), c.doc)
+	_ = c.run(&call{cmd: c, args: []string{describeFlags}, stdout: w, stderr: w}) // always errDescribed
 	fmt.Fprintf(w, "\nExample:\n  %s\n", c.example)
 }

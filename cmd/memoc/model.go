@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,15 +45,11 @@ func runModel(c *call) error {
 	if *out == "" {
 		return &usageError{"-o FILE is needed"}
 	}
-	cfg := models.Config{Layers: 4, Hidden: 64, Heads: 4, Vocab: 256, DType: ir.Float}
-	if *preset != "" {
-		var ok bool
-		if cfg, ok = models.Presets[strings.ToLower(*preset)]; !ok {
-			return &usageError{fmt.Sprintf("no preset is called %q; use %s", *preset, strings.Join(slices.Sorted(maps.Keys(models.Presets)), ", "))}
-		}
-		cfg.DType = ir.BFloat16
+	cfg, err := baseConfig(args[0], *preset, *dtype)
+	if err != nil {
+		return err
 	}
-	cfg.Arch, cfg.Seq, cfg.Batch, cfg.Seed = args[0], seq, batch, *seed
+	cfg.Seq, cfg.Batch, cfg.Seed = seq, batch, *seed
 	if *layers != 0 {
 		cfg.Layers = *layers
 	}
@@ -64,15 +61,45 @@ func runModel(c *call) error {
 	if cfg.InlineLimit, err = passes.ParseSize(*inline); err != nil {
 		return &usageError{"--inline: " + err.Error()}
 	}
-	if *dtype != "" {
-		var ok bool
-		if cfg.DType, ok = ir.ParseDType(*dtype); !ok {
-			return &usageError{fmt.Sprintf("no element type is called %q", *dtype)}
-		}
-	}
 	m, err := models.Build(cfg)
 	if err != nil {
 		return &usageError{err.Error()}
 	}
 	return onnx.Save(*out, m)
+}
+
+// baseConfig is the configuration before sizes given one by one.
+func baseConfig(arch, preset, dtype string) (models.Config, error) {
+	cfg := models.Config{Layers: 4, Hidden: 64, Heads: 4, Vocab: 256, DType: ir.Float}
+	if !slices.Contains(archs, arch) {
+		return cfg, unknown("architecture", arch, archs)
+	}
+	if preset != "" {
+		var ok bool
+		if cfg, ok = models.Presets[strings.ToLower(preset)]; !ok {
+			names := slices.SortedFunc(maps.Keys(models.Presets), func(a, b string) int {
+				return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+			})
+			return cfg, unknown("preset", preset, names)
+		}
+		cfg.DType = ir.BFloat16
+	}
+	if dtype != "" {
+		d, ok := ir.ParseDType(dtype)
+		if !ok || !slices.Contains(weightTypes, dtype) {
+			return cfg, unknown("type of weights", dtype, weightTypes)
+		}
+		cfg.DType = d
+	}
+	cfg.Arch = arch
+	return cfg, nil
+}
+
+var (
+	archs       = []string{"gpt", "llama"}
+	weightTypes = []string{"float", "bfloat16", "float16", "double"}
+)
+
+func unknown(what, name string, known []string) error {
+	return &usageError{fmt.Sprintf("no %s is called %q%s; use one of %s", what, name, didYouMean(name, known), strings.Join(known, ", "))}
 }

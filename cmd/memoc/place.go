@@ -20,9 +20,10 @@ import (
 var placeCommand = &command{
 	name: "place",
 	args: "FILE.csv|FILE.pkl [flags]",
-	doc: "Place buffers with known lifetimes in one arena: minimalloc's CSV (id,lower,upper,size; optional alignment, gaps, offset, hint),\n" +
-		"or a memory snapshot of PyTorch. With --capacity it decides whether they fit, without one it lowers the height.",
-	example: "memoc place testdata/place/small.csv --capacity 1MiB -o placed.csv",
+	doc: "Place buffers with known lifetimes in one arena.\n" +
+		"FILE is minimalloc's CSV (id,lower,upper,size; optional alignment, gaps, offset, hint) or a memory snapshot of PyTorch.\n" +
+		"With --capacity it decides whether they fit, without one it lowers the height.",
+	example: "memoc place testdata/place/small0.csv --capacity 1MiB -o placed.csv",
 }
 
 func init() { placeCommand.run = runPlace }
@@ -55,7 +56,7 @@ func runPlace(c *call) error {
 	}
 	file, err := os.Open(args[0])
 	if err != nil {
-		return err
+		return unreadable(args[0], err)
 	}
 	defer file.Close()
 	if strings.HasSuffix(args[0], ".pkl") || strings.HasSuffix(args[0], ".pickle") {

@@ -21,7 +21,8 @@ import (
 var runCommand = &command{
 	name: "run",
 	args: "MODEL|DIR [flags]",
-	doc: "Execute a model as it is, or a compiled folder, on the CPU. With --train the gradients are outputs named <initializer>_grad.\n" +
+	doc: "Execute a model as it is, or a compiled folder, on the CPU.\n" +
+		"With --train the gradients are outputs named <initializer>_grad.\n" +
 		"With --compare the planned step is executed in its poisoned arena and held against the unplanned graph, bit for bit.",
 	example: "memoc run out --compare",
 }
@@ -84,7 +85,7 @@ type subject struct {
 func prepare(c *call, rf *runFlags, path string) (*subject, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, &diag.Diagnostic{ID: "read", Severity: diag.Error, Message: err.Error()}
+		return nil, unreadable(path, err)
 	}
 	if info.IsDir() {
 		plan, m, err := loadCompiled(path)

@@ -85,7 +85,6 @@ func printJSON(w io.Writer, c *passes.Context) error {
 		Stall         int64                     `json:"stall_ns"`
 		Extra         int64                     `json:"extra_compute_ns"`
 		Decisions     map[string]*decisionCount `json:"decisions"`
-		Device        string                    `json:"device"`
 	}{m.PeakExported, m.PeakUnplanned, m.Persistent, m.Budget, m.Peak, m.LowerBound, m.HostPeak, m.Time, m.Stall,
-		m.ExtraCompute, decisionCounts(c.Program), c.Options.Device.Name})
+		m.ExtraCompute, decisionCounts(c.Program)})
 }
