@@ -70,6 +70,9 @@ func plans(t *testing.T) []good {
 		}
 		p := planfile.FromProgram(c.Program)
 		for _, kind := range []string{"tight", "wide"} {
+			if kind == "wide" && o.Budget.Share == 0.2 {
+				continue // the same graph as at 0.4, without copies
+			}
 			if kind == "wide" {
 				spread(p)
 			}
@@ -377,7 +380,10 @@ var faults = []planted{
 		return nth(len(p.Steps), k, func(i int) bool { return p.Steps[i].Kind == "run" }, func(i int) { p.Steps[i].Writes[0] = p.Weights[0] })
 	}},
 	{"a step that is missing", "contents", func(p *planfile.Plan, k int) bool {
-		return nth(len(p.Steps), k, func(i int) bool { return hasLater(p, i, p.Steps[i].Writes[0]) }, func(i int) { without(p, i) })
+		return nth(len(p.Steps), k, func(i int) bool {
+			return hasLater(p, i, p.Steps[i].Writes[0]) &&
+				!slices.ContainsFunc(p.Buffers, func(b planfile.Buffer) bool { return b.First == i && b.End == i+1 })
+		}, func(i int) { without(p, i) })
 	}},
 	{"two steps in the wrong order", "contents", func(p *planfile.Plan, k int) bool {
 		return nth(len(p.Steps)-1, k, func(i int) bool {
@@ -540,7 +546,7 @@ func endsLast(p *planfile.Plan, name string) bool {
 }
 
 // places bounds how many places of one plan each fault is planted in.
-const places = 6
+const places = 4
 
 // TestPlantedFaults breaks sound plans in one way at a time and wants the rule
 // named.

@@ -90,6 +90,7 @@ func (w *walker) walk(l *Ladder) error {
 	}
 	step := int64(0)
 	var batch []option
+	var last *Schedule // before the batch
 	for range 4 * w.opt.Rungs {
 		s, err := w.p.build(w.f, w.choice)
 		switch {
@@ -102,7 +103,14 @@ func (w *walker) walk(l *Ladder) error {
 			return err
 		default:
 			l.Rungs = append(l.Rungs, Rung{slices.Clone(w.choice), s.Peak, s.HostPeak, s.Time, s.Stall, s.Extra})
+			if len(batch) == 1 && s.Peak > last.Peak {
+				// Letting go of this one costs more than it frees: its copies are
+				// under way for longer than it would lie idle.
+				w.undo(batch)
+				s = last
+			}
 		}
+		last = s
 		options := w.options(s)
 		if step == 0 {
 			for _, o := range options {
