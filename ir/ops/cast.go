@@ -69,15 +69,7 @@ var _ = ir.Register(ir.Op{
 		castInfer(c, c.DType(1))
 		return nil
 	},
-	Axes: func(n *ir.Node) ir.AxisMap {
-		m := ir.FollowAll(n) // of the second input only the type matters
-		for a, links := range m.Out[0] {
-			if len(links) > 0 && links[0].In == 0 {
-				m.Out[0][a] = links[:1]
-			}
-		}
-		return m
-	},
+	Axes:      followFirst, // of the second input the type alone matters
 	Cost:      castCost,
 	Grad:      gradOfInput0(castGrad),
 	Recompute: ir.Pure,
