@@ -29,6 +29,7 @@ type attention struct {
 	e        *ir.Edit
 	classes  map[string]*classified
 	position map[*ir.Node]int
+	marked   bool // the nodes of a traced backward pass are
 	lowered  int
 	left     int
 }
@@ -39,9 +40,6 @@ func fuseAttention(c *Context) (Result, error) {
 	a := &attention{c: c, e: ir.NewEdit(c.Graph), classes: map[string]*classified{}, position: map[*ir.Node]int{}}
 	for i, n := range c.Graph.Nodes {
 		a.position[n] = i
-	}
-	if !c.Options.Train {
-		markBackward(c.Graph)
 	}
 	for _, n := range c.Graph.Nodes {
 		var err error
@@ -63,8 +61,12 @@ func fuseAttention(c *Context) (Result, error) {
 // markBackward marks the backward pass of a step that was traced as a whole,
 // which is told by the place of the loss: the gradient that the pass puts in
 // would be taken for its beginning.
-func markBackward(g *ir.Graph) {
-	for _, n := range g.Nodes[liveness.BackwardFrom(g):] {
+func (a *attention) markBackward() {
+	if a.marked {
+		return
+	}
+	a.marked = true
+	for _, n := range a.c.Graph.Nodes[liveness.BackwardFrom(a.c.Graph):] {
 		n.Backward = true
 	}
 }

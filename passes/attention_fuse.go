@@ -1,6 +1,9 @@
 package passes
 
 import (
+	"fmt"
+	"math"
+
 	"memoc/ir"
 	"memoc/ir/ops"
 	"memoc/passes/attnmatch"
@@ -24,13 +27,11 @@ func (a *attention) spelled(softmax *ir.Node) (err error) {
 	defer ir.Catch(&err)
 	b := ir.NewBuilder(a.e)
 	b.At, b.Prefix, b.Origin, b.Backward, b.Loc = m.Out, m.Out.Name+"_", m.Out.OriginName(), m.Out.Backward, m.Out.Loc
-	f, ok := a.operands(b, m)
-	if !ok {
-		a.left++
-		a.report(softmax, "the attention is not fused: batch and heads of %q cannot be told apart", m.Q.Name)
-		return nil
+	f, why := a.operands(b, m)
+	if why == "" {
+		why = a.masks(b, m, &f)
 	}
-	if why := a.masks(b, m, &f); why != "" {
+	if why != "" {
 		a.left++
 		a.report(softmax, "the attention is not fused: %s", why)
 		return nil
@@ -53,19 +54,19 @@ func (a *attention) spelled(softmax *ir.Node) (err error) {
 }
 
 // operands makes queries, keys and values of rank 4.
-func (a *attention) operands(b *ir.Builder, m *attnmatch.Match) (f ops.FlashForm, ok bool) {
+func (a *attention) operands(b *ir.Builder, m *attnmatch.Match) (f ops.FlashForm, why string) {
 	q, k, v := m.Q, m.KT, m.V
 	scale := m.Scale
 	if d := v.Type.DType; q.Type.DType != d {
 		// Products in a wider type of what was narrow: FlashAttention works so.
 		q, k = narrow(q, d), narrow(k, d)
 		if q == nil || k == nil {
-			return f, false
+			return f, fmt.Sprintf("queries and values are of types %s and %s", m.Q.Type.DType, d)
 		}
 	}
 	f = ops.FlashForm{Q: a.ofRank4(b, q, false, m.Dims), K: a.ofRank4(b, k, true, m.Dims), V: a.ofRank4(b, v, false, m.Dims)}
 	if f.Q == nil || f.K == nil || f.V == nil {
-		return f, false
+		return f, fmt.Sprintf("batch and heads of %q cannot be told apart", m.Q.Name)
 	}
 	if m.Back == nil || a.reduced(m) {
 		a.ungroup(&f)
@@ -74,7 +75,7 @@ func (a *attention) operands(b *ir.Builder, m *attnmatch.Match) (f ops.FlashForm
 	if m.Softcap != 0 {
 		f.Attrs = append(f.Attrs, ir.FloatAttr("softcap", float32(m.Softcap)))
 	}
-	return f, true
+	return f, ""
 }
 
 // narrow is v before a cast from type d, nil if it is no such cast.
@@ -152,18 +153,49 @@ func (a *attention) masks(b *ir.Builder, m *attnmatch.Match, f *ops.FlashForm) (
 	} else {
 		why = c.why
 	}
-	if len(m.Masks) == 1 && m.Added {
-		p := m.Masks[0].V
-		if p.Type.Shape.Rank() <= 4 && (c.class == nil || !c.class.Hides()) && mask.Fits(p, q) {
-			// A bias of any kind is what the operator adds.
-			f.Mask = p
-			if square(p) {
-				a.report(m.Softmax, "the mask of the attention stays a tensor of queries by keys: %s", why)
-			}
-			return ""
+	if c.class != nil && c.class.Empty && math.IsInf(c.class.Hidden, -1) && !m.Guarded {
+		return why
+	}
+	kept := a.keptMask(b, m, f, q)
+	if kept != "" {
+		return why
+	}
+	if square(f.Mask) {
+		a.report(m.Softmax, "the mask of the attention stays a tensor of queries by keys: %s", why)
+	}
+	return ""
+}
+
+// keptMask gives the operator the masks as the tensors they are: the sum of
+// those that are added, or one that replaces scores. why says what is in the
+// way of the same values.
+func (a *attention) keptMask(b *ir.Builder, m *attnmatch.Match, f *ops.FlashForm, scores ir.Shape) (why string) {
+	for _, p := range m.Masks {
+		if p.V.Type.Shape.Rank() > 4 || !mask.Fits(p.V, scores) {
+			return "the mask does not fit"
 		}
 	}
-	return why
+	switch {
+	case !m.Replaced:
+		f.Mask = m.Masks[0].V
+		for _, p := range m.Masks[1:] {
+			f.Mask = b.Add(f.Mask, p.V)
+		}
+		return ""
+	case len(m.Masks) > 1:
+		return "several masks"
+	}
+	p := m.Masks[0]
+	switch {
+	case mask.Low(m.Type, p.Low) && mask.Absorbs(m.Type, p.Low):
+		f.Attrs = append(f.Attrs, ir.IntAttr("empty_rows", 2))
+	case !math.IsInf(p.Low, -1) || !m.Guarded:
+		return "a query may see no key"
+	}
+	if f.Mask = p.V; p.Not {
+		f.Mask = b.Not(p.V)
+	}
+	return ""
 }
 
 // deliver lets the readers of old read x, [batch, heads, positions, width],
@@ -208,6 +240,7 @@ func swapsLast(n *ir.Node) bool {
 
 // gradient replaces the gradient that the graph holds.
 func (a *attention) gradient(m *attnmatch.Match, f *ops.FlashForm, y []*ir.Value) error {
+	a.markBackward()
 	back := m.Back
 	at := back.First
 	if a.position[back.Second] < a.position[at] {

@@ -81,7 +81,7 @@ func (a *attention) apply(b *ir.Builder, c *classified, need maskNeed, f *ops.Fl
 	}
 	f.Mask, f.SegQ, f.SegK = c.form.Mask, c.form.SegQ, c.form.SegK
 	f.Attrs = append(f.Attrs, attrs...)
-	if c.class.Empty && !need.zeroRows && !math.IsInf(c.class.Hidden, -1) {
+	if c.class.Empty && !math.IsInf(c.class.Hidden, -1) {
 		mode := int64(1)
 		if need.replaced {
 			mode = 2

@@ -207,6 +207,10 @@ func splitsHeads(a, b *ir.Value) bool {
 // scalar is the number that v holds, if it is a constant of one element. A
 // float initializer of rank 0 is the exporter's constant, not a parameter.
 func scalar(v *ir.Value) (x float64, ok bool) {
+	if n := v.Def; is(n, "Cast") && n.Out[0].Type.DType.IsFloat() || is(n, "Identity") {
+		x, ok := scalar(n.In[0])
+		return rounded(v.Type.DType, x), ok
+	}
 	t := v.Const()
 	if t == nil || t.Len() != 1 || v.Init != nil && !v.Init.Constant && len(t.Dims) > 0 && t.DType.IsFloat() {
 		return 0, false
@@ -215,6 +219,14 @@ func scalar(v *ir.Value) (x float64, ok bool) {
 		return t.Floats()[0], true
 	}
 	return float64(t.Ints()[0]), true
+}
+
+// rounded is x as the floating-point type d holds it.
+func rounded(d ir.DType, x float64) float64 {
+	if !d.IsFloat() {
+		return x
+	}
+	return ir.FromFloats(d, []float64{x}).Floats()[0]
 }
 
 // upward follows the softmax's input back to the product of queries and keys.
@@ -315,6 +327,7 @@ func (m *Match) masked(n *ir.Node, v *ir.Value, scaled float64) (next *ir.Value,
 	if scaled != 1 && !(n.Op == "Where" && scaled > 0) {
 		return nil, "the scores are scaled after the mask"
 	}
+	part.Low *= scaled
 	if !next.Type.Equal(v.Type) {
 		return nil, "the mask broadcasts the scores"
 	}
@@ -324,7 +337,9 @@ func (m *Match) masked(n *ir.Node, v *ir.Value, scaled float64) (next *ir.Value,
 	if m.Softcap != 0 {
 		return nil, "the scores are capped after the mask"
 	}
-	m.Type = v.Type.DType
+	if len(m.Masks) == 0 || m.Type != ir.Float16 {
+		m.Type = v.Type.DType
+	}
 	m.Masks = append(m.Masks, part)
 	return next, ""
 }
