@@ -10,7 +10,6 @@ import (
 	"memoc/ir/diag"
 	"memoc/ir/onnx"
 	"memoc/passes"
-	"memoc/passes/place"
 )
 
 var compileCommand = &command{
@@ -56,19 +55,6 @@ func runCompile(c *call) error {
 	}
 	printTable(c.stdout, ctx, *out)
 	return nil
-}
-
-// drawArena draws the buffers of the device arena.
-func drawArena(w io.Writer, p *ir.Program) error {
-	var problem place.Problem
-	var offsets []int64
-	for _, b := range p.Buffers {
-		if b.Arena == ir.DeviceArena {
-			problem.Buffers = append(problem.Buffers, place.Buffer{ID: b.Name, Size: b.Size, Align: ir.Align, Start: b.First, End: b.End})
-			offsets = append(offsets, b.Offset)
-		}
-	}
-	return place.WriteSVG(w, &problem, offsets)
 }
 
 func ignoreDescribed(err error) error {
