@@ -171,6 +171,18 @@ func (e *Edit) RemoveInit(v *Value) error {
 	return fmt.Errorf("BUG: %q is no initializer", v.Name)
 }
 
+// SweepConstants takes out the constants memoc made that nothing reads any
+// more, and returns their number.
+func (e *Edit) SweepConstants() int {
+	before := len(e.g.Inits)
+	e.g.Inits = slices.DeleteFunc(e.g.Inits, func(v *Value) bool {
+		return v.Init.Constant && len(v.uses) == 0 && !v.IsOutput()
+	})
+	n := before - len(e.g.Inits)
+	e.changes += n
+	return n
+}
+
 // Done puts the insertions and removals into the node list.
 func (e *Edit) Done() {
 	out := make([]*Node, 0, len(e.g.Nodes)+len(e.before)+len(e.tail))

@@ -168,6 +168,8 @@ type Metrics struct {
 	Budget        Bytes // 0: none given
 	Peak          Bytes // height of the device arena
 	LowerBound    Bytes
+	FlatPeak      Bytes // of the placement of all buffers together; 0 where the layers do not repeat
+	TwoLevelPeak  Bytes // of the placement with each layer class packed once; 0 likewise
 	HostPeak      Bytes
 	HostBudget    Bytes
 	Time          Nanos

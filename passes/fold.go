@@ -143,6 +143,7 @@ func removeDead(g *ir.Graph) (int, error) {
 		}
 		removed++
 	}
+	removed += e.SweepConstants()
 	e.Done()
 	return removed, nil
 }

@@ -42,8 +42,12 @@ func runPlan(c *Context) (Result, error) {
 	c.Metrics.Budget = budget
 	if budget == 0 {
 		c.placement, err = placed(c, c.Problem.Initial())
+		if err != nil {
+			return Result{}, err
+		}
 		c.Schedule = c.placement.schedule
-		return Result{Stats: []ir.KV{stat("rungs", len(ladder.Rungs))}}, err
+		stats, err := c.compareTwoLevel()
+		return Result{Stats: append(stats, stat("rungs", len(ladder.Rungs)))}, err
 	}
 	tried := 0
 	for _, r := range ladder.Rungs {
@@ -59,7 +63,8 @@ func runPlan(c *Context) (Result, error) {
 			continue
 		}
 		c.Schedule, c.placement = p.schedule, p
-		return Result{Stats: []ir.KV{stat("rungs", len(ladder.Rungs)), stat("placed", tried)}}, nil
+		stats, err := c.compareTwoLevel()
+		return Result{Stats: append(stats, stat("rungs", len(ladder.Rungs)), stat("placed", tried))}, err
 	}
 	return Result{}, infeasible(c, budget)
 }
@@ -70,6 +75,21 @@ type placement struct {
 	device   *place.Solution // of the moving buffers, above the persistent ones
 	host     *place.Solution
 	height   int64 // of the device arena, persistent bytes included
+}
+
+// compareTwoLevel places the chosen schedule with one packing for each layer
+// class as well, and keeps the lower of the two placements.
+func (c *Context) compareTwoLevel() ([]ir.KV, error) {
+	two, err := twoLevel(c, c.Schedule, deviceProblem(c, c.Schedule))
+	if err != nil || two == nil {
+		return nil, err
+	}
+	c.Metrics.FlatPeak = c.placement.height
+	c.Metrics.TwoLevelPeak = c.Metrics.Persistent + two.Height
+	if two.Height < c.placement.device.Height {
+		c.placement.device, c.placement.height = two, c.Metrics.TwoLevelPeak
+	}
+	return nil, nil
 }
 
 // placeWork bounds the search for one placement: a plan may need several, and

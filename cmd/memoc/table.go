@@ -30,6 +30,9 @@ func printTable(w io.Writer, c *passes.Context, out string) {
 		row("budget", "none")
 	}
 	row("planned peak", "%s (lower bound %s, ratio %.4f)", size(m.Peak), size(m.LowerBound), ratio(m.Peak, m.LowerBound))
+	if m.TwoLevelPeak > 0 {
+		row("placement", "flat %s, layer by layer %s", size(m.FlatPeak), size(m.TwoLevelPeak))
+	}
 	row("host memory", "%s of %s", size(m.HostPeak), size(m.HostBudget))
 	counts := decisionCounts(c.Program)
 	for _, k := range []ir.DecisionKind{ir.Keep, ir.Swap, ir.Remat, ir.SplitTokens} {
