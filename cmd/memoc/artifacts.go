@@ -95,8 +95,11 @@ func bytesWriter(b []byte) func(io.Writer) error {
 
 // writeArtifacts writes all files into a folder beside dir and moves them into
 // place only when every one is complete. Artifacts of an earlier compilation are
-// replaced, other files of dir stay.
-func writeArtifacts(c *passes.Context, dir string, wanted map[string]bool) error {
+// replaced, other files of dir stay. Nothing that was read is touched.
+func writeArtifacts(c *passes.Context, dir string, wanted map[string]bool, read []string) error {
+	if err := protect(c, dir, read); err != nil {
+		return err
+	}
 	files, err := artifacts(c, wanted)
 	if err != nil {
 		return err

@@ -41,7 +41,7 @@ func runCompile(c *call) error {
 		return err
 	}
 	if *out != "" {
-		if err := writeArtifacts(ctx, *out, wanted); err != nil {
+		if err := writeArtifacts(ctx, *out, wanted, cf.read(args[0])); err != nil {
 			return err
 		}
 	}
@@ -55,6 +55,14 @@ func runCompile(c *call) error {
 	}
 	printTable(c.stdout, ctx, *out)
 	return nil
+}
+
+// read lists the model files that a compilation reads.
+func (cf *compileFlags) read(model string) []string {
+	if cf.backward == "" {
+		return []string{model}
+	}
+	return []string{model, cf.backward}
 }
 
 func ignoreDescribed(err error) error {
