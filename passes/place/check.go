@@ -17,10 +17,11 @@ func Check(p *Problem, offsets []int64) error {
 	var order []int // buffers that own something
 	for i, b := range p.Buffers {
 		at := offsets[i]
+		_, owns := bothLive(&b, &b)
 		switch {
 		case b.Fixed && at != b.Offset:
 			return fmt.Errorf("place: buffer %d (%q) is at %d, fixed at %d", i, b.ID, at, b.Offset)
-		case b.Size == 0 || b.Start >= b.End:
+		case b.Size == 0 || !owns:
 			continue
 		case at < 0:
 			return fmt.Errorf("place: buffer %d (%q) has negative offset %d", i, b.ID, at)

@@ -188,3 +188,53 @@ func TestCheckFinds(t *testing.T) {
 		}
 	}
 }
+
+// Buffers that own nothing conflict with none, and need no room.
+func TestNothingToPlace(t *testing.T) {
+	for _, p := range []*Problem{
+		{},
+		{Capacity: 1, Buffers: []Buffer{{Size: 0, End: 5}, {Size: 9, Start: 3, End: 3}, {Size: 9, End: 4, Gaps: []Interval{{0, 4}}}}},
+	} {
+		s, err := Solve(context.Background(), p, Options{})
+		if err != nil || s.Status != Optimal || s.Height != 0 || s.LowerBound != 0 || len(s.Offsets) != len(p.Buffers) {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if err := Check(p, s.Offsets); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Sizes of 1, 6, 4, 8 and 2 bytes at an alignment of 256 take 256 bytes each, and
+// a large buffer beside them begins at a multiple of it.
+func TestPaddingCounts(t *testing.T) {
+	p := &Problem{}
+	for _, size := range []int64{1, 6, 4, 8, 2, 1 << 20} {
+		p.Buffers = append(p.Buffers, Buffer{Size: size, Align: 256, End: 1})
+	}
+	s, err := Solve(context.Background(), p, Options{})
+	if want := int64(5*256 + 1<<20); err != nil || s.Height != want || s.LowerBound != want {
+		t.Errorf("height %d, bound %d, want %d, %v", s.Height, s.LowerBound, want, err)
+	}
+}
+
+// A thousand fixed buffers, as weights in a caller's order, cost little.
+func TestManyFixed(t *testing.T) {
+	p := randomProblem(400, 9)
+	var base int64
+	for i := range 1000 {
+		size := int64(1+i%7) << 12
+		p.Buffers = append(p.Buffers, Buffer{ID: fmt.Sprint("w", i), Size: size, Align: 256, End: 401, Fixed: true, Offset: base})
+		base += size
+	}
+	s, err := Solve(context.Background(), p, Options{Work: 1 << 26})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(p, s.Offsets); err != nil {
+		t.Fatal(err)
+	}
+	if s.Gap() > 0.08 {
+		t.Errorf("gap %.3f", s.Gap())
+	}
+}

@@ -126,29 +126,40 @@ func (s *solver) over() bool {
 	return s.height <= s.lower || s.limit < never && s.height <= s.limit || s.cannot || s.left <= 0 || s.halted()
 }
 
-// improve runs first fit and the complete search in turn, each for about as many
-// steps as the other has had.
+// improve runs first fit and the complete search in turn. Both get as many steps
+// until one of them lowers the height; from then on the last that did gets most.
 func (s *solver) improve() {
 	climb := newClimb(s)
 	climb.start()
 	ladder := newLadder(s)
-	var climbed, searched int64
+	var packed, searched int64                   // steps
+	packShare, searchShare := int64(1), int64(1) // of the steps to come
 	for !s.over() {
-		before := s.spent
-		if ladder != nil && (searched <= climbed || !climb.useful()) {
+		before, height := s.spent, s.height
+		useful := climb.useful()
+		switch {
+		case ladder != nil && (!useful || searched*packShare <= packed*searchShare):
 			if !ladder.step() {
 				ladder = nil
 			}
 			searched += s.spent - before
-			continue
-		}
-		if !climb.useful() {
+			if s.height < height {
+				packShare, searchShare = 1, favourite
+			}
+		case useful:
+			climb.step()
+			packed += s.spent - before
+			if s.height < height {
+				packShare, searchShare = favourite, 1
+			}
+		default:
 			return
 		}
-		climb.step()
-		climbed += s.spent - before
 	}
 }
+
+// favourite is how much more work the part gets that was of use last.
+const favourite = 4
 
 // solution puts the best placement into the form of the interface.
 func (s *solver) solution() *Solution {
