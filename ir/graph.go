@@ -223,6 +223,12 @@ func (d Dim) fresh() bool {
 	return ok && strings.HasPrefix(name, freshPrefix)
 }
 
+// anyFresh reports whether a symbol of d stands for an extent that inference
+// could not tell, which no user can bind.
+func (d Dim) anyFresh() bool {
+	return slices.ContainsFunc(d.Symbols(), func(s string) bool { return strings.HasPrefix(s, freshPrefix) })
+}
+
 // FreshDim is a new symbol that equals no other.
 func (g *Graph) FreshDim() Dim {
 	for {

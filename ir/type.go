@@ -177,6 +177,9 @@ func (t Type) Bytes() (int64, error) {
 	}
 	for _, d := range t.Shape.Dims {
 		if _, ok := d.Int(); !ok {
+			if d.anyFresh() {
+				return 0, fmt.Errorf("dim %q is computed at run time", d)
+			}
 			return 0, fmt.Errorf("dim %q is not bound (use --dim %s=N)", d, strings.Join(d.Symbols(), "=N --dim "))
 		}
 	}

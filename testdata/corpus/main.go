@@ -31,7 +31,7 @@ var bindings = map[string]map[string]int64{
 	"ort/training/recompute_gelu.onnx":       {"input1_dim1": 784},
 	"ort/transformer/GPT2Model_no_past.onnx": {"seq_len": 4},
 	"ort/transformer/gpt2_megatron.onnx":     {"past_seq_len": 56},
-	"dort/llama_dynamic_forward.onnx":        {"s0": 2, "s1": 1024},
+	"dort/llama_dynamic_forward.onnx":        {"primals_13": 2, "primals_14": 1024},
 }
 
 func main() {
