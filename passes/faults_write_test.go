@@ -385,3 +385,30 @@ func TestSmallestBudget(t *testing.T) {
 		}
 	}
 }
+
+// The pinned allocation of the program is the one of the report, made once; a
+// failed one leaves no error behind for the next launch and names host memory.
+func TestB25PinnedMemoryInTheProgram(t *testing.T) {
+	const MiB = 1 << 20
+	c := tightest(t, func() *ir.Model { return text(t, waits(96*MiB/4, 36*MiB/4, 9*MiB/4)) }, setup{})
+	files := artifactsOf(t, c)
+	plan, err := planfile.Decode(files["plan.json"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Metrics.HostPeak != 141*MiB || plan.Metrics.HostPeak != 141*MiB || plan.Arenas[ir.HostArena].Size != 141*MiB {
+		t.Errorf("host memory %d, in the plan %d and %d", c.Metrics.HostPeak, plan.Metrics.HostPeak, plan.Arenas[ir.HostArena].Size)
+	}
+	if !bytes.Contains(files["step.cu"], []byte(fmt.Sprint(141*MiB))) {
+		t.Error("the program does not allocate what the report says")
+	}
+	src := string(files["memoc/runtime_cuda.cu"])
+	if strings.Count(src, "cudaHostAlloc(") != 1 {
+		t.Errorf("%d calls of cudaHostAlloc", strings.Count(src, "cudaHostAlloc("))
+	}
+	_, after, _ := strings.Cut(src, "cudaHostAlloc(")
+	failure, _, _ := strings.Cut(after, "\n}\n")
+	if !strings.Contains(failure, "cudaGetLastError()") || !strings.Contains(failure, "host") {
+		t.Errorf("after a failed allocation:\n%s", failure)
+	}
+}
