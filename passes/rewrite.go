@@ -21,7 +21,7 @@ var rewritePass = Pass{
 			return Result{}, err
 		}
 		c.Program = r.prog
-		return Result{Changed: r.edit.Changes() > 0 || r.made > 0, Stats: []ir.KV{stat("clones", r.clones), stat("copies", r.copies),
+		return Result{Changed: r.clones+r.copies > 0, Stats: []ir.KV{stat("clones", r.clones), stat("copies", r.copies),
 			stat("steps", len(r.prog.Steps))}}, nil
 	},
 }
@@ -42,7 +42,6 @@ type rewriter struct {
 	anchor []*ir.Node                // by entry: the next node that runs in its own place
 	clones int
 	copies int
-	made   int
 }
 
 func newRewriter(c *Context) *rewriter {
@@ -348,7 +347,10 @@ func (r *rewriter) decisions() {
 			d.Extra = 0
 		case made[t] > 0:
 			d.Kind, d.Extra = ir.Remat, extra[t]
-			d.Reason = fmt.Sprintf("made again %d times, which costs less than its bytes", made[t])
+			d.Reason = "made again once, which costs less than its bytes"
+			if made[t] > 1 {
+				d.Reason = fmt.Sprintf("made again %d times, which costs less than its bytes", made[t])
+			}
 			if st.Derived {
 				d.Reason = "follows from weights and constants alone"
 			}

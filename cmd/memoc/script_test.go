@@ -149,3 +149,17 @@ func page(t *testing.T, name string, want []byte) {
 		t.Errorf("docs/%s is not what memoc says now; go test ./cmd/memoc -update rewrites it", name)
 	}
 }
+
+func TestPipelinePage(t *testing.T) {
+	var list, text bytes.Buffer
+	if code := run([]string{"passes"}, &list, &list); code != exitOK {
+		t.Fatalf("memoc passes ends with code %d: %s", code, list.String())
+	}
+	text.WriteString("# The passes\n\nWhat `memoc passes` prints: every pass with its number, stage and whether it can be turned off (`-d=<pass>/off`), and what it\n" +
+		"must come after and why. The order is the list in `passes/pipeline.go`; the program does not start if a reason is broken by it.\n" +
+		"This page is written by `go test ./cmd/memoc -update`.\n\n")
+	for line := range strings.Lines(list.String()) {
+		text.WriteString("    " + line)
+	}
+	page(t, "pipeline.md", text.Bytes())
+}
