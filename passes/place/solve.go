@@ -128,12 +128,16 @@ func (s *solver) over() bool {
 
 // improve runs first fit and the complete search in turn. Both get as many steps
 // until one of them lowers the height; from then on the last that did gets most.
+// Under a capacity only one success counts; the search is the likelier to have it.
 func (s *solver) improve() {
 	climb := newClimb(s)
 	climb.start()
 	ladder := newLadder(s)
 	var packed, searched int64                   // steps
 	packShare, searchShare := int64(1), int64(1) // of the steps to come
+	if s.limit < never {
+		searchShare = favourite
+	}
 	for !s.over() {
 		before, height := s.spent, s.height
 		useful := climb.useful()
@@ -149,7 +153,7 @@ func (s *solver) improve() {
 		case useful:
 			climb.step()
 			packed += s.spent - before
-			if s.height < height {
+			if s.height < height && s.limit == never {
 				packShare, searchShare = favourite, 1
 			}
 		default:
