@@ -6,8 +6,8 @@ package place
 type Techniques struct {
 	// Orders tries first fit in several orders; without it, in one.
 	Orders bool
-	// Promote repeats first fit with the buffers that stood too high moved to
-	// the front.
+	// Promote repeats first fit with the buffers that most often stood too high
+	// in front.
 	Promote bool
 	// Exact runs the complete search, where it is small enough to be of use.
 	Exact bool
