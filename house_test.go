@@ -4,13 +4,16 @@ package memoc_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -135,6 +138,26 @@ var longFunctions = map[string]string{
 	"ir/ops/shared_global_pool.go:declare":      "one declaration of an operator",
 	"ir/ops/softmax_grad.go:softmaxGradOp":      "one declaration of an operator",
 	"ir/ops/window_functions.go:windowFunction": "one declaration of an operator",
+}
+
+// TestHouseIsDescribed: the table of docs/architecture.md lists these levels.
+func TestHouseIsDescribed(t *testing.T) {
+	page, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| ([0-9]) \\| `([^`]+)` \\| ").FindAllStringSubmatch(string(page), -1) {
+		described[m[2]] = m[1]
+		if _, ok := levels[m[2]]; !ok {
+			t.Errorf("docs/architecture.md describes %s, which the table here does not have", m[2])
+		}
+	}
+	for pkg, l := range levels {
+		if described[pkg] != fmt.Sprint(l.level) {
+			t.Errorf("docs/architecture.md has %s on level %q, the table here on %d", pkg, described[pkg], l.level)
+		}
+	}
 }
 
 func TestSizes(t *testing.T) {

@@ -82,9 +82,13 @@ func runPlace(c *call) error {
 		return err
 	}
 	if pf.asJSON {
-		return json.NewEncoder(c.stdout).Encode(sol.Report(args[0], p))
+		err = json.NewEncoder(c.stdout).Encode(sol.Report(args[0], p))
+	} else {
+		printPlacement(c.stdout, args[0], p, sol, took)
 	}
-	printPlacement(c.stdout, args[0], p, sol, took)
+	if err != nil {
+		return err
+	}
 	if sol.Status == place.Infeasible || sol.Status == place.Undecided {
 		return errDifferent
 	}

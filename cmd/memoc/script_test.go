@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"memoc/ir/npz"
+	"memoc/ir/planfile"
 )
 
 var update = flag.Bool("update", false, "rewrite the generated pages and the expectations of scripts")
@@ -162,4 +165,47 @@ func TestPipelinePage(t *testing.T) {
 		text.WriteString("    " + line)
 	}
 	page(t, "pipeline.md", text.Bytes())
+}
+
+// TestPagesAreComplete: docs/cli.md names every flag of every command, and
+// docs/plan.md every member of plan.json.
+func TestPagesAreComplete(t *testing.T) {
+	read := func(name string) string {
+		b, err := os.ReadFile(filepath.Join("../../docs", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	cli := read("cli.md")
+	flagLine := regexp.MustCompile(`(?m)^  (--?[a-z-]+)`)
+	for _, c := range commands() {
+		var help bytes.Buffer
+		commandHelp(&help, c)
+		flags, _, _ := strings.Cut(help.String(), "\nExample:")
+		for _, m := range flagLine.FindAllStringSubmatch(flags, -1) {
+			if !regexp.MustCompile("`" + m[1] + "[ `|]").MatchString(cli) {
+				t.Errorf("docs/cli.md does not describe %s of memoc %s", m[1], c.name)
+			}
+		}
+	}
+	plan := read("plan.md")
+	var members func(reflect.Type)
+	members = func(typ reflect.Type) {
+		for typ.Kind() == reflect.Slice {
+			typ = typ.Elem()
+		}
+		if typ.Kind() != reflect.Struct {
+			return
+		}
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if !strings.Contains(plan, "`"+name+"`") {
+				t.Errorf("docs/plan.md does not describe %q of %s", name, typ)
+			}
+			members(f.Type)
+		}
+	}
+	members(reflect.TypeFor[planfile.Plan]())
 }
