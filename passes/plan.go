@@ -147,7 +147,7 @@ func workspace(c *Context, e *plan.Entry) int64 {
 // infeasible is the error of a budget that no plan fits: it names the smallest
 // that works and what is alive at that plan's peak.
 func infeasible(c *Context, budget int64) error {
-	rungs := slices.Clone(c.Ladder.Rungs)
+	rungs := slices.DeleteFunc(slices.Clone(c.Ladder.Rungs), func(r plan.Rung) bool { return r.HostPeak > c.hostBudget() })
 	slices.SortStableFunc(rungs, func(a, b plan.Rung) int { return compare(a.Peak, b.Peak) })
 	least := int64(-1)
 	var at *plan.Schedule
@@ -159,7 +159,7 @@ func infeasible(c *Context, budget int64) error {
 		if err != nil {
 			return err
 		}
-		if least < 0 || p.height < least {
+		if p.host.Height <= c.hostBudget() && (least < 0 || p.height < least) {
 			least, at = p.height, p.schedule
 		}
 	}

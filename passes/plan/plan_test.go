@@ -169,3 +169,23 @@ func sound(p *Problem, s *Schedule) string {
 	}
 	return ""
 }
+
+// A batch of copies that fit the host one by one, but not together, is cut.
+func TestNoRungHoldsMoreThanTheHost(t *testing.T) {
+	p := chain(8, 1000, 10, 2000)
+	p.HostBytes = 2500
+	l, err := p.Search(Options{Rungs: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	swaps := false
+	for _, r := range l.Rungs {
+		swaps = swaps || r.HostPeak > 0
+		if r.HostPeak > p.HostBytes {
+			t.Errorf("a rung holds %d bytes on a host of %d", r.HostPeak, p.HostBytes)
+		}
+	}
+	if !swaps {
+		t.Error("no rung swaps")
+	}
+}

@@ -245,21 +245,27 @@ func (w *walker) heldFor(t int) int64 {
 }
 
 // take carries out the cheapest options until they free step bytes, and
-// returns them.
+// returns them. Copies that no longer fit the host beside those just taken are
+// left for the next batch, which finds another way to let go of them.
 func (w *walker) take(options []option, step int64) []option {
+	var batch []option
 	freed := int64(0)
-	for i, o := range options {
+	for _, o := range options {
 		if freed >= step {
-			return options[:i]
+			break
 		}
-		w.choice[o.tensor] = o.choice
 		if o.choice == Swap {
+			if w.hostUsed+o.freed > w.p.HostBytes {
+				continue
+			}
 			w.hostUsed += o.freed
 			w.outBusy += w.p.outTime(o.freed)
 		}
+		w.choice[o.tensor] = o.choice
 		freed += o.freed
+		batch = append(batch, o)
 	}
-	return options
+	return batch
 }
 
 // undo takes back a batch whose recomputation grew without bound, and never
