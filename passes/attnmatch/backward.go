@@ -30,7 +30,7 @@ func (m *Match) backward() string {
 			n := u.Node
 			switch {
 			case n == m.Out || len(n.Out) > 0 && n.Out[0] != nil && in(alike, n.Out[0]):
-			case is(n, "MatMul") && u.Port == 0 && swapped && b.DV == nil:
+			case isProduct(n) && u.Port == 0 && swapped != turned(n, 0) && !turned(n, 1) && b.DV == nil:
 				b.DV, b.DOut, b.First = n.Out[0], n.In[1], n
 			case is(n, "Mul") && !swapped && !slices.Contains(muls, n):
 				muls = append(muls, n)
@@ -73,12 +73,24 @@ func canon(v *ir.Value) (base *ir.Value, swapped bool) {
 	}
 }
 
-// transposed reports whether a holds b with the last two axes swapped (same:
-// not swapped).
-func transposed(a, b *ir.Value) (swapped, same bool) {
-	x, p := canon(a)
-	y, q := canon(b)
-	return x == y && p != q, x == y && p == q
+// isProduct reports whether n multiplies matrices and does nothing besides.
+func isProduct(n *ir.Node) bool {
+	return is(n, "MatMul") || n.Domain == ir.MsDomain && n.Op == "FusedMatMul" &&
+		n.Float("alpha", 1) == 1 && n.Int("transBatchA", 0) == 0 && n.Int("transBatchB", 0) == 0
+}
+
+// turned reports whether a product reads an operand with its last two axes
+// swapped.
+func turned(n *ir.Node, port int) bool {
+	return n.Domain == ir.MsDomain && n.Int([]string{"transA", "transB"}[port], 0) != 0
+}
+
+// transposed reports whether a product reads the elements of v at a port, with
+// the last two axes swapped or not.
+func transposed(n *ir.Node, port int, v *ir.Value, swapped bool) bool {
+	x, p := canon(n.In[port])
+	y, q := canon(v)
+	return x == y && (p != q != turned(n, port)) == swapped
 }
 
 // passes reports whether n, the only reader of v, hands on its elements.
@@ -96,10 +108,10 @@ func (m *Match) throughValues(b *Backward, dp *ir.Value) string {
 		return fmt.Sprintf("the gradient of the weights is %q", dp.Name)
 	}
 	n := dp.Def
-	if !is(n, "MatMul") || n.In[0] != b.DOut {
+	if !isProduct(n) || n.In[0] != b.DOut || turned(n, 0) {
 		return fmt.Sprintf("the gradient of the weights is made by %s", n)
 	}
-	if swapped, _ := transposed(n.In[1], m.V); !swapped {
+	if !transposed(n, 1, m.V, true) {
 		return fmt.Sprintf("the gradient of the weights is made by %s, which does not read the values", n)
 	}
 	b.Second = n
@@ -130,17 +142,17 @@ func (m *Match) throughScores(b *Backward, ds *ir.Value) string {
 		n := u.Node
 		if is(n, "Transpose") && swapsLast(n) && len(n.Out[0].Uses()) == 1 && is(n.Out[0].Uses()[0].Node, "MatMul") && n.Out[0].Uses()[0].Port == 0 {
 			n = n.Out[0].Uses()[0].Node
-			if _, same := transposed(n.In[1], m.Q); same && b.DK == nil {
+			if transposed(n, 1, m.Q, false) && b.DK == nil {
 				b.DK = n.Out[0]
 				continue
 			}
-		} else if is(n, "MatMul") && u.Port == 0 && b.DQ == nil {
-			if swapped, _ := transposed(n.In[1], m.KT); swapped {
+		} else if isProduct(n) && u.Port == 0 && !turned(n, 0) && b.DQ == nil {
+			if transposed(n, 1, m.KT, true) {
 				b.DQ = n.Out[0]
 				continue
 			}
-		} else if is(n, "MatMul") && u.Port == 1 && b.DK == nil {
-			if swapped, _ := transposed(n.In[0], m.Q); swapped {
+		} else if isProduct(n) && u.Port == 1 && !turned(n, 1) && b.DK == nil {
+			if transposed(n, 0, m.Q, true) {
 				b.DK, b.Swapped = n.Out[0], true
 				continue
 			}
