@@ -327,7 +327,7 @@ func attentionScores(n *ir.Node, f flashShape, q, k []float64, m flashMask, lse 
 			out[i] = s + bias
 		case math.IsInf(bias, -1):
 		default:
-			out[i] = math.Exp(s + bias - lse[row])
+			out[i] = math.Exp(s + bias - m.largest(b, h, query, 0, f.t) - lse[row])
 		}
 	}
 	return out

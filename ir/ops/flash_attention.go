@@ -6,7 +6,7 @@ var _ = ir.Register(ir.Op{
 	Domain: ir.MemocDomain, Name: "FlashAttention",
 	Doc: "softmax(cap(scale * Q K^T) + mask) V for Q [B,H,S,D], K [B,G,T,D], V [B,G,T,E], with the log-sum-exp of each row; no S x T tensor is stored. " +
 		"is_causal: 1 aligns the first query with the first key, 2 the last with the last. With segments ([B,S] and [B,T]) a query sees the keys of its own number. " +
-		"A row that sees no key has LSE -inf and gives Y 0, or by empty_rows the mean of V: 1 as under a finite mask that is added, 2 under one that replaces scores. " +
+		"LSE is relative to the largest element of the mask that the row sees. A row that sees no key has LSE -inf and gives Y 0, or by empty_rows the mean of V: 1 as under a finite mask that is added, 2 under one that replaces scores. " +
 		"The standard Attention is replaced by it before differentiation (LowerAttention); an Attention left in place is differentiated through it, at the price of a second forward.",
 	Since: []int{1},
 	In:    ir.Ports("Q:T, K:T, V:T, mask:M?, q_segments:tensor(int64)?, k_segments:tensor(int64)?"), Out: ir.Ports("Y:T, LSE:U?"),
@@ -263,6 +263,7 @@ func flashSamples() []ir.Sample {
 		// More keys, and more queries, than a tile of the kernels, and more rows than a block takes.
 		{Name: "tiles of keys", In: []*ir.Tensor{wave(1, 1, 1, 10, 2), wave(2, 1, 1, 270, 2), wave(3, 1, 1, 270, 1)}, Attrs: []ir.Attr{causal(2)}},
 		{Name: "tiles of queries", In: []*ir.Tensor{wave(1, 1, 2, 270, 1), wave(2, 1, 1, 10, 1), wave(3, 1, 1, 10, 1)}, Attrs: []ir.Attr{causal(1)}},
+		{Name: "biases that swallow scores", In: with([]*ir.Tensor{q, k, v}, floats([]int64{2, 1, 1, 3}, -3e38, -3e38, -3e38, -3e38, 0, 0)), NoGradCheck: map[int]string{0: swallowed[0], 1: swallowed[1], 3: swallowed[0]}},
 		{Name: "no queries", In: []*ir.Tensor{wave(1, 2, 1, 0, 3), wave(2, 2, 1, 2, 3), wave(3, 2, 1, 2, 3)}},
 		{Name: "no keys", In: []*ir.Tensor{wave(1, 2, 1, 2, 3), wave(2, 2, 1, 0, 3), wave(3, 2, 1, 0, 3)}},
 	}

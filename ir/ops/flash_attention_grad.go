@@ -31,7 +31,7 @@ var _ = ir.Register(ir.Op{
 			size = 8
 		}
 		return ir.Cost{FLOPs: 2 * f.b * f.h * f.pairs() * (3*f.d + 2*f.e), Read: read, Write: write,
-			Workspace: size * f.b * f.h * f.s, Unit: ir.AttnBwd, DType: c.InDType(1)}
+			Workspace: 2 * size * f.b * f.h * f.s, Unit: ir.AttnBwd, DType: c.InDType(1)}
 	},
 	Grad:      ir.NoGrad("not derived yet: second derivatives"),
 	Recompute: ir.Pure,

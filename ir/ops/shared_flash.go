@@ -190,6 +190,20 @@ func rowOf(x []float64, heads, rows, width, b, h, i int64) []float64 {
 	return x[at : at+width]
 }
 
+// largest is the largest bias among the keys lo to hi-1 of a row, which the
+// log-sum-exp is kept relative to: a row all of whose biases are -1e4, or
+// -3.4e38, would leave no digits of it otherwise.
+func (m flashMask) largest(b, h, i, lo, hi int64) float64 {
+	if m.step == nil {
+		return 0
+	}
+	top := negInf
+	for j := lo; j < hi; j++ {
+		top = max(top, m.at(b, h, i, j))
+	}
+	return top
+}
+
 // flashForward computes Y and LSE.
 func flashForward(f flashShape, q, k, v []float64, m flashMask) (y, lse []float64) {
 	y = make([]float64, f.b*f.h*f.s*f.e)
@@ -234,7 +248,7 @@ func flashForward(f flashShape, q, k, v []float64, m flashMask) (y, lse []float6
 		for e := range out {
 			out[e] /= sum
 		}
-		lse[line] = top + math.Log(sum)
+		lse[line] = top - m.largest(b, h, i, lo, hi) + math.Log(sum)
 	}
 	return y, lse
 }
@@ -257,6 +271,7 @@ func flashBackward(f flashShape, dy, q, k, v, y, lse []float64, m flashMask) fla
 		dyi := rowOf(dy, f.h, f.s, f.e, b, h, i)
 		delta := dotProduct(dyi, rowOf(y, f.h, f.s, f.e, b, h, i))
 		lo, hi := f.keys(i)
+		peak := m.largest(b, h, i, lo, hi)
 		if empty {
 			lo, hi = 0, f.t
 		}
@@ -265,7 +280,7 @@ func flashBackward(f flashShape, dy, q, k, v, y, lse []float64, m flashMask) fla
 			vj, dvj := rowOf(v, f.g, f.t, f.e, b, g, j), rowOf(out.v, f.g, f.t, f.e, b, g, j)
 			bias := m.at(b, h, i, j)
 			s, slope := f.score(dotProduct(qi, kj))
-			p := math.Exp(s + bias - lse[line])
+			p := math.Exp(s + bias - peak - lse[line])
 			if empty {
 				p, bias = 1/float64(f.t), 0
 			}

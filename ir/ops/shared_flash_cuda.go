@@ -89,8 +89,8 @@ void flash_attention(Stream& st, const T* q, const T* k, const T* v, const M* ma
     if (lengths != nullptr && lengths[b] < limit) limit = lengths[b];
     int64_t first = f.first_key(i0, offset), last = f.end_key(i0 + count - 1, offset);
     if (last > limit) last = limit;
-    A top[kFlashRows], sum[kFlashRows], slope;
-    for (int r = 0; r < kFlashRows; r++) top[r] = -infinity<A>(), sum[r] = A(0);
+    A top[kFlashRows], sum[kFlashRows], peak[kFlashRows], slope;
+    for (int r = 0; r < kFlashRows; r++) top[r] = peak[r] = -infinity<A>(), sum[r] = A(0);
     for (int64_t t0 = first; t0 < last; t0 += kFlashTile) {
       int64_t n = last - t0 < kFlashTile ? last - t0 : kFlashTile;
       A most[kFlashRows];
@@ -110,7 +110,11 @@ void flash_attention(Stream& st, const T* q, const T* k, const T* v, const M* ma
           A s = -infinity<A>();
           if (j >= f.first_key(i, offset) && j < f.end_key(i, offset) && !seg.apart(b, i, j)) {
             s = flash_score(dots[r], A(scale), A(softcap), &slope);
-            if (mask != nullptr) s = flash_masked(s, mask[b * ms[0] + h * ms[1] + i * ms[2] + j * ms[3]]);
+            if (mask != nullptr) {
+              M m = mask[b * ms[0] + h * ms[1] + i * ms[2] + j * ms[3]];
+              s = flash_masked(s, m);
+              peak[r] = max_of(peak[r], flash_bias<A>(m));
+            }
           }
           p[r * kFlashTile + x] = s;
           most[r] = max_of(most[r], s);
@@ -142,11 +146,13 @@ void flash_attention(Stream& st, const T* q, const T* k, const T* v, const M* ma
       }
       c.sync();
     }
-    for (int r = 0; r < kFlashRows; r++)
-      if (c.tid == 0 && r < count) {
-        total[r] = sum[r];
-        if (lse != nullptr) lse[(b * f.h + h) * f.s + i0 + r] = to<U>(sum[r] == A(0) ? -infinity<A>() : top[r] + log_of(sum[r]));
-      }
+    for (int r = 0; r < kFlashRows; r++) {
+      if (r >= count) continue;
+      A base = mask == nullptr ? A(0) : c.max(peak[r]);
+      if (c.tid != 0) continue;
+      total[r] = sum[r];
+      if (lse != nullptr) lse[(b * f.h + h) * f.s + i0 + r] = to<U>(sum[r] == A(0) ? -infinity<A>() : top[r] - base + log_of(sum[r]));
+    }
     c.sync();
     T* yb = y + b * steps[9] + h * steps[10] + i0 * steps[11];
     for (int64_t x = c.tid; x < count * f.e; x += c.size) {
@@ -161,7 +167,7 @@ void flash_attention(Stream& st, const T* q, const T* k, const T* v, const M* ma
 // flash_mask_grad: one thread for each element of the mask sums what it was broadcast to.
 template <class A, class T, class M, class U>
 void flash_mask_grad(Stream& st, const T* dy, const T* q, const T* k, const T* v, const U* lse, const M* mask, Dims ms, Dims mask_dims,
-                     FlashSegments seg, M* dmask, const A* delta, Dims sizes, double scale, double softcap, int64_t empty) {
+                     FlashSegments seg, M* dmask, const A* delta, const A* peak, Dims sizes, double scale, double softcap, int64_t empty) {
   FlashSizes f(sizes);
   parallel_for(st, dmask == nullptr ? 0 : mask_dims.numel(), [=] MEMOC_DEVICE(int64_t at) {
     Dims lo = coords(at, mask_dims), hi = lo;
@@ -180,7 +186,7 @@ void flash_mask_grad(Stream& st, const T* dy, const T* q, const T* k, const T* v
             A dot = A(0), dp = A(0);
             for (int64_t d = 0; d < f.d; d++) dot += to<A>(q[row * f.d + d]) * to<A>(k[(kv + j) * f.d + d]);
             for (int64_t e = 0; e < f.e; e++) dp += to<A>(dy[row * f.e + e]) * to<A>(v[(kv + j) * f.e + e]);
-            A w = dead ? A(1) / A(f.t) : exp_of(flash_masked(flash_score(dot, A(scale), A(softcap), &slope), mask[at]) - l);
+            A w = dead ? A(1) / A(f.t) : exp_of(flash_masked(flash_score(dot, A(scale), A(softcap), &slope), mask[at]) - peak[row] - l);
             if (w != A(0)) sum += w * (dp - delta[row]);
           }
         }
@@ -188,7 +194,7 @@ void flash_mask_grad(Stream& st, const T* dy, const T* q, const T* k, const T* v
   });
 }
 
-// Four launches, none with atomics: delta = rowsum(dY * Y); dQ by query; dK and dV by key, over the queries of all heads
+// Four launches, none with atomics: delta = rowsum(dY * Y) and the largest bias; dQ by query; dK and dV by key, over the queries of all heads
 // that share it; dmask by element.
 template <class T, class M, class U>
 void flash_attention_grad(Stream& st, const T* dy, const T* q, const T* k, const T* v, const T* y, const U* lse, const M* mask, Dims ms,
@@ -198,10 +204,20 @@ void flash_attention_grad(Stream& st, const T* dy, const T* q, const T* k, const
   FlashSizes f(sizes);
   FlashSegments seg{q_segments, k_segments, segment_steps[0], segment_steps[1]};
   A* delta = static_cast<A*>(workspace);
+  A* peak = delta + f.b * f.h * f.s;  // what the log-sum-exp is relative to
   parallel_for(st, f.b * f.h * f.s, [=] MEMOC_DEVICE(int64_t row) {
     A sum = A(0);
     for (int64_t e = 0; e < f.e; e++) sum += to<A>(dy[row * f.e + e]) * to<A>(y[row * f.e + e]);
     delta[row] = sum;
+    A top = A(0);
+    if constexpr (!std::is_same<M, bool>::value)
+      if (mask != nullptr) {
+        int64_t i = row % f.s, h = row / f.s % f.h, b = row / f.s / f.h, hi = f.end_key(i, f.offset);
+        top = -infinity<A>();
+        for (int64_t j = f.first_key(i, f.offset); j < hi; j++)
+          if (!seg.apart(b, i, j)) top = max_of(top, flash_bias<A>(mask[b * ms[0] + h * ms[1] + i * ms[2] + j * ms[3]]));
+      }
+    peak[row] = top;
   });
   int64_t per_query = 2 * f.d + f.e + kFlashTile;
   int rows = flash_rows<A>(per_query);
@@ -242,7 +258,7 @@ void flash_attention_grad(Stream& st, const T* dy, const T* q, const T* k, const
             if (empty == 1) w = A(1) / A(f.t);
           } else if (j >= f.first_key(i, f.offset) && j < f.end_key(i, f.offset) && !seg.apart(b, i, j)) {
             if (mask != nullptr) s = flash_masked(s, mask[b * ms[0] + h * ms[1] + i * ms[2] + j * ms[3]]);
-            w = exp_of(s - l);
+            w = exp_of(s - peak[row0 + r] - l);
           }
           ds[r * kFlashTile + x] = w == A(0) ? w : w * (dps[r] - delta[row0 + r]) * slope;
         }
@@ -308,7 +324,7 @@ void flash_attention_grad(Stream& st, const T* dy, const T* q, const T* k, const
               if (empty != 0) w = A(1) / A(f.t);
             } else if (j >= f.first_key(i, f.offset) && j < f.end_key(i, f.offset) && !seg.apart(b, i, j)) {
               if (mask != nullptr) s = flash_masked(s, mask[b * ms[0] + h * ms[1] + i * ms[2] + j * ms[3]]);
-              w = exp_of(s - l);
+              w = exp_of(s - peak[row] - l);
             }
             p[r * kFlashTile + x] = w;
             ds[r * kFlashTile + x] = w == A(0) || (dead && empty == 2) ? A(0) : w * (dps[r] - delta[row]) * slope;
@@ -341,7 +357,7 @@ void flash_attention_grad(Stream& st, const T* dy, const T* q, const T* k, const
     if (dv != nullptr)
       for (int64_t x = c.tid; x < count * f.e; x += c.size) dv[key0 * f.e + x] = to<T>(va[x]);
   }, keys * per_key * int64_t(sizeof(A)));
-  if constexpr (!std::is_same<M, bool>::value) flash_mask_grad(st, dy, q, k, v, lse, mask, ms, mask_dims, seg, dmask, delta, sizes, scale, softcap, empty);
+  if constexpr (!std::is_same<M, bool>::value) flash_mask_grad(st, dy, q, k, v, lse, mask, ms, mask_dims, seg, dmask, delta, peak, sizes, scale, softcap, empty);
 }
 
 // cache_append writes past [groups, p, d] and x [groups, n, d] (x by steps of batch, head, position) one after the other.

@@ -15,6 +15,7 @@ type flashGraph struct {
 	rows       *ir.Value                   // shape [B,H,S] of the rows
 	scale      float64
 	scoreShape *ir.Value
+	peak       *ir.Value // the largest bias that a row sees; nil: 0
 	empty      int64     // see emptyZero
 	share      *ir.Value // weight of a key in an empty row: 1/T; nil: 0
 }
@@ -55,21 +56,30 @@ func newFlashGraph(b *ir.Builder, n *ir.Node, q, k, v *ir.Value, masks [3]*ir.Va
 		s = b.MulScalar(th, c)
 		g.slope = b.Sub(b.Scalar(g.work, 1), b.Mul(th, th))
 	}
+	var seen []*ir.Value
+	if allowed := g.allowed(q, k); allowed != nil {
+		seen = append(seen, allowed)
+	}
+	if sq, sk := masks[1], masks[2]; sq != nil && sk != nil {
+		seen = append(seen, b.Op("Equal", []*ir.Value{b.Unsqueeze(sq, 1, 3), b.Unsqueeze(sk, 1, 2)}))
+	}
+	hide := func(x *ir.Value) *ir.Value {
+		for _, c := range seen {
+			x = b.Op("Where", []*ir.Value{c, x, b.Scalar(g.work, negInf)})
+		}
+		return x
+	}
 	switch {
 	case mask == nil:
 	case mask.Type.DType == ir.Bool:
-		s = b.Op("Where", []*ir.Value{mask, s, b.Scalar(g.work, negInf)})
+		seen = append(seen, mask)
 	default:
-		s = b.Add(s, b.Cast(mask, g.work))
+		bias := b.Cast(mask, g.work)
+		s = b.Add(s, bias)
+		all := hide(b.Op("Expand", []*ir.Value{bias, g.scoreShape}))
+		g.peak, _ = g.finite(b.ReduceMax(g.padded(all), true, 3))
 	}
-	if allowed := g.allowed(q, k); allowed != nil {
-		s = b.Op("Where", []*ir.Value{allowed, s, b.Scalar(g.work, negInf)})
-	}
-	if sq, sk := masks[1], masks[2]; sq != nil && sk != nil {
-		own := b.Op("Equal", []*ir.Value{b.Unsqueeze(sq, 1, 3), b.Unsqueeze(sk, 1, 2)})
-		s = b.Op("Where", []*ir.Value{own, s, b.Scalar(g.work, negInf)})
-	}
-	g.scores = s
+	g.scores = hide(s)
 	g.empty = n.Int("empty_rows", emptyZero)
 	if g.empty != emptyZero {
 		g.share = b.Div(b.Scalar(g.work, 1), b.Cast(b.Squeeze(b.DimOf(k, 2), 0), g.work))
@@ -142,22 +152,30 @@ func (g *flashGraph) ungrouped(x, like *ir.Value) *ir.Value {
 func flashFunction(b *ir.Builder, n *ir.Node, in []*ir.Value) []*ir.Value {
 	q := in[0]
 	g := newFlashGraph(b, n, q, in[1], in[2], [3]*ir.Value{optional(in, 3), optional(in, 4), optional(in, 5)})
-	top, dead := g.finite(b.ReduceMax(g.paddedScores(), true, 3))
+	top, dead := g.finite(b.ReduceMax(g.padded(g.scores), true, 3))
 	e := b.Op("Exp", []*ir.Value{b.Sub(g.scores, top)})
 	sum := b.ReduceSum(e, true, 3)
 	one := b.Scalar(g.work, 1)
 	safe := b.Op("Where", []*ir.Value{dead, one, sum})
 	y := g.ungrouped(b.MatMul(g.grouped(g.evened(b.Div(e, safe), dead)), g.v), q)
-	lse := b.Op("Where", []*ir.Value{dead, b.Scalar(g.work, negInf), b.Add(top, b.Op("Log", []*ir.Value{safe}))})
+	lse := b.Op("Where", []*ir.Value{dead, b.Scalar(g.work, negInf), b.Add(g.belowPeak(top), b.Op("Log", []*ir.Value{safe}))})
 	return []*ir.Value{b.Cast(y, q.Type.DType), b.Squeeze(lse, 3)}
 }
 
-// paddedScores has one more key of score -inf, so that a maximum exists even
-// where there are no keys.
-func (g *flashGraph) paddedScores() *ir.Value {
+// belowPeak is x less the largest bias of its row.
+func (g *flashGraph) belowPeak(x *ir.Value) *ir.Value {
+	if g.peak == nil {
+		return x
+	}
+	return g.b.Sub(x, g.peak)
+}
+
+// padded is x with one more key of -inf, so that a maximum exists even where
+// there are no keys.
+func (g *flashGraph) padded(x *ir.Value) *ir.Value {
 	b := g.b
 	shape := b.Concat(0, b.SliceAxis(g.scoreShape, 0, 0, 3, 1), b.Int64s(1))
-	return b.Concat(3, g.scores, b.Op("Expand", []*ir.Value{b.Scalar(g.work, negInf), shape}))
+	return b.Concat(3, x, b.Op("Expand", []*ir.Value{b.Scalar(g.work, negInf), shape}))
 }
 
 func optional(in []*ir.Value, i int) *ir.Value {
@@ -172,7 +190,7 @@ func flashGradFunction(b *ir.Builder, n *ir.Node, in []*ir.Value) []*ir.Value {
 	g := newFlashGraph(b, n, q, k, v, [3]*ir.Value{mask, optional(in, 7), optional(in, 8)})
 	dyw := b.Cast(dy, g.work)
 	safe, dead := g.finite(b.Unsqueeze(b.Cast(lse, g.work), 3))
-	p := g.evened(b.Op("Exp", []*ir.Value{b.Sub(g.scores, safe)}), dead)
+	p := g.evened(b.Op("Exp", []*ir.Value{b.Sub(g.belowPeak(g.scores), safe)}), dead)
 	dy5, p5 := g.grouped(dyw), g.grouped(p)
 	dv := b.ReduceSum(b.MatMul(g.swap(p5), dy5), false, 2)
 	dp := b.Op("Reshape", []*ir.Value{b.MatMul(dy5, g.swap(g.v)), g.scoreShape}, allowZero(b)...)
