@@ -291,8 +291,14 @@ func TestB08WeightBehindTranspose(t *testing.T) {
 	if !slices.ContainsFunc(g.Nodes, func(n *ir.Node) bool { return n.Op == "Transpose" && n.In[0] == g.Inits[0] }) {
 		t.Error("what follows from a trainable weight was folded")
 	}
+	// The exporter renamed the weight: the nearest names are listed.
+	_, _, err := compileUntil(t, text(t, `g (float[2,4] x) => (float l) <float[4,3] "onnx::MatMul_12" = {1,2,3,4,5,6,7,8,9,10,11,12}, float[3] "fc.bias" = {1,2,3}> {
+		y = MatMul (x, "onnx::MatMul_12") z = Add (y, "fc.bias") l = ReduceSum <keepdims = 0> (z) }`), setup{train: "l", wrt: []string{"fc.weight"}}, passes.Analyze)
+	if err == nil || !strings.Contains(err.Error(), `"fc.weight"`) || !strings.Contains(err.Error(), "fc.bias") {
+		t.Errorf("a weight that was renamed: %v", err)
+	}
 	// A name that is not there is answered with the nearest.
-	_, _, err := compileUntil(t, text(t, `g (float[2] x) => (float losses) <float[2] W = {1,2}> { y = Mul (x, W) losses = ReduceSum <keepdims = 0> (y) }`), setup{train: "loses"}, passes.Analyze)
+	_, _, err = compileUntil(t, text(t, `g (float[2] x) => (float losses) <float[2] W = {1,2}> { y = Mul (x, W) losses = ReduceSum <keepdims = 0> (y) }`), setup{train: "loses"}, passes.Analyze)
 	var d *diag.Diagnostic
 	if !errors.As(err, &d) || !strings.Contains(err.Error(), `did you mean "losses"`) {
 		t.Errorf("error %v", err)

@@ -23,6 +23,7 @@ type setup struct {
 	budget string // "": no limit
 	host   int64  // host budget; noHost for none at all, 0 for the profile's
 	strict bool
+	wrt    []string // what to train
 }
 
 // noHost is a host budget of no bytes (the zero value stands for the default).
@@ -34,7 +35,7 @@ func (s setup) options(t testing.TB) passes.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := passes.Options{Train: s.train != "", Loss: s.train, Dims: s.dims, Strict: s.strict, Device: dev, HostBudget: -1}
+	o := passes.Options{Train: s.train != "", Loss: s.train, Dims: s.dims, Strict: s.strict, Wrt: s.wrt, Device: dev, HostBudget: -1}
 	switch {
 	case s.host == noHost:
 		o.HostBudget = 0

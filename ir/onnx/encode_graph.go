@@ -125,7 +125,7 @@ func (e *encoder) untouched(g *ir.Graph, f *fileGraph, names fileNames, root boo
 		names[v] = tensorName(f.inits[i])
 	}
 	inputs := e.realInputs(f)
-	if len(g.Inputs) != len(inputs) {
+	if len(g.Inputs) != len(inputs) || root && e.m.IRVersion < 4 && e.irv >= 4 && len(inputs) < len(f.inputs) {
 		return false
 	}
 	for i, v := range g.Inputs {
@@ -433,13 +433,14 @@ func (w *graphWriter) inits() (out, inputs *rope, err error) {
 		declared[in.name] = in
 	}
 	input := func(v *ir.Value) error {
-		if in, ok := declared[v.Name]; w.m.IRVersion >= 4 {
-			return nil
-		} else if ok {
+		if w.m.IRVersion >= 4 || w.root && w.irv >= 4 {
+			return nil // listed now, it would be an input with a default
+		}
+		if in, ok := declared[v.Name]; ok {
 			inputs.raw(in.raw)
 			return nil
 		}
-		if w.irv >= 4 || !w.root {
+		if !w.root {
 			return nil
 		}
 		m, err := valueInfoRope(v, v.Init.Type)

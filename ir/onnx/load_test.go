@@ -308,6 +308,15 @@ func TestInputsThatAreInitializers(t *testing.T) {
 	if p.GetIrVersion() != 3 || len(p.Graph.Input) != 3 || len(p.Graph.Initializer) != 2 {
 		t.Errorf("IR version %d, %d inputs, %d initializers", p.GetIrVersion(), len(p.Graph.Input), len(p.Graph.Initializer))
 	}
+	// Where the version is raised, what was listed for that reason alone is not
+	// an input any more: it would be one with a default.
+	m, _ = load(t, old)
+	m.Functions = append(m.Functions, &ir.Function{Domain: "d", Name: "f", Opsets: map[string]int{"": 17}, Body: ir.NewGraph("f", map[string]int{"": 17})})
+	again, _, err := Decode(mustEncode(t, m), "", Options{})
+	must(t, err)
+	if again.IRVersion < 4 || len(again.Graph.Inputs) != 1 {
+		t.Errorf("IR version %d, %d inputs", again.IRVersion, len(again.Graph.Inputs))
+	}
 }
 
 func TestDeclaredTypes(t *testing.T) {
