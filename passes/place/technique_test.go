@@ -60,3 +60,29 @@ func TestTechniquesMatter(t *testing.T) {
 		}
 	}
 }
+
+// The search never refutes a ceiling that can be met: problems cut out of a
+// rectangle have a placement without a wasted byte, so any shortcut that loses
+// placements shows here.
+func TestNoFalseProof(t *testing.T) {
+	rounds := 12
+	if testing.Short() {
+		rounds = 3
+	}
+	for seed := range rounds {
+		for _, loose := range []bool{false, true} {
+			p := perfectProblem(10+3*seed, int64(seed), loose)
+			in := compile(p)
+			for m := range 1 << 4 {
+				tech := Techniques{Split: m&1 != 0, Memory: m&2 != 0, Twins: m&4 != 0, Support: m&8 != 0}
+				for i, plan := range strategies {
+					plan.noise, plan.seed = 100*float64(i%2), uint64(m)
+					x := newExact(in, &tech)
+					if v := x.decide(1<<20, plan, 1<<20); v == fails {
+						t.Fatalf("seed %d, loose %v: %+v, %+v refutes a height that can be had", seed, loose, tech, plan)
+					}
+				}
+			}
+		}
+	}
+}
