@@ -155,9 +155,16 @@ func (d *differentiator) trainable() ([]*ir.Value, error) {
 	for _, name := range d.c.Options.Wrt {
 		v := byName(slices.Concat(can, scalars), name)
 		if v == nil {
-			return nil, &diag.Diagnostic{ID: "grad", Severity: diag.Error,
-				Message: fmt.Sprintf("no trainable initializer is called %q", name),
-				Help:    "the nearest are " + strings.Join(diag.Nearest(name, names, 5), ", ")}
+			d := &diag.Diagnostic{ID: "grad", Severity: diag.Error, Message: fmt.Sprintf("no trainable initializer is called %q", name)}
+			if near := diag.Nearest(name, names, 5); len(near) > 0 {
+				d.Help = "the nearest are " + strings.Join(near, ", ")
+			} else if len(names) > 0 { // an exporter that renames leaves nothing near
+				d.Help = "there are " + strings.Join(names[:min(len(names), 8)], ", ")
+				if len(names) > 8 {
+					d.Help += fmt.Sprintf(" and %d more", len(names)-8)
+				}
+			}
+			return nil, d
 		}
 		out = append(out, v)
 	}
