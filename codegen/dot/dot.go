@@ -97,10 +97,11 @@ type drawing struct {
 }
 
 // escape makes text a DOT label: a backslash and a quote are escaped, line
-// breaks become DOT's own.
-func escape(s string) string {
-	return strings.NewReplacer("\\", "\\\\", "\"", "\\\"", "\r", "", "\n", "\\n").Replace(s)
-}
+// breaks become DOT's own, and an ampersand is written as an entity, because
+// labels may hold entities.
+func escape(s string) string { return escapes.Replace(s) }
+
+var escapes = strings.NewReplacer("\\", "\\\\", "\"", "\\\"", "\r", "", "\n", "\\n", "&", "&amp;")
 
 func label(lines ...string) dot.Literal {
 	for i := range lines {
