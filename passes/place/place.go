@@ -92,8 +92,9 @@ func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // Options limit and steer the search. The zero value is the default.
 type Options struct {
 	// Work limits the search, in steps; one looks at one buffer or one section
-	// and takes about two nanoseconds. 0 means DefaultWork; negative means the
-	// first answer only. Equal limits give equal answers, on every machine.
+	// and takes about two nanoseconds. 0 means DefaultWork, or no limit when there
+	// is a TimeLimit; negative means the first answer only. Equal limits give equal
+	// answers, on every machine.
 	Work int64
 
 	// TimeLimit, if positive, stops the search by the clock as well. An answer

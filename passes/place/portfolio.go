@@ -94,6 +94,16 @@ func (l *ladder) step() bool {
 	return s.tech.Restarts || v != stops
 }
 
+// quick is how many steps a search may take before it must wait its turn.
+const quick = 1 << 25
+
+// ahead is what the next search costs beyond a quick one: on a large problem that
+// can be longer than first fit needs to the goal.
+func (l *ladder) ahead() int64 {
+	_, steps := l.plan()
+	return max(steps-quick, 0)
+}
+
 // plan is the strategy of this turn and how long to follow it.
 func (l *ladder) plan() (strategy, int64) {
 	if !l.s.tech.Restarts {

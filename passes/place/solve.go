@@ -32,7 +32,10 @@ func solve(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
 	if opt.Techniques != nil {
 		s.tech = *opt.Techniques
 	}
-	if opt.Work == 0 {
+	switch {
+	case opt.Work == 0 && opt.TimeLimit > 0:
+		s.left = never
+	case opt.Work == 0:
 		s.left = DefaultWork
 	}
 	if opt.TimeLimit > 0 {
@@ -142,7 +145,7 @@ func (s *solver) improve() {
 		before, height := s.spent, s.height
 		useful := climb.useful()
 		switch {
-		case ladder != nil && (!useful || searched*packShare <= packed*searchShare):
+		case ladder != nil && (!useful || (searched+ladder.ahead())*packShare <= packed*searchShare):
 			if !ladder.step() {
 				ladder = nil
 			}
