@@ -171,6 +171,17 @@ func (e *Edit) RemoveInit(v *Value) error {
 	return fmt.Errorf("BUG: %q is no initializer", v.Name)
 }
 
+// Rename gives v a name that no value of the graph has any more; the name of
+// a removed value may be taken over.
+func (e *Edit) Rename(v *Value, name string) {
+	e.g.names.used[name] = true
+	v.Name = name
+	if v.Def != nil {
+		v.Def.Raw = nil
+	}
+	e.changes++
+}
+
 // SweepConstants takes out the constants memoc made that nothing reads any
 // more, and returns their number.
 func (e *Edit) SweepConstants() int {

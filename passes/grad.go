@@ -21,6 +21,7 @@ var gradPass = Pass{
 		{"sequence", "a sequence that is split and indexed has no gradient of its own"},
 		{"fold", "shapes that are known give static reductions"},
 		{"attention", "the gradient of FlashAttention keeps no scores"},
+		{"losshead", "the gradient of a chunked loss head is made with the loss"},
 	},
 	Run: runGrad,
 }

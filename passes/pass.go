@@ -54,6 +54,7 @@ type Options struct {
 	Wrt        []string // initializers to train; none: all that can be
 	Dims       map[string]ir.Dim
 	Strict     bool
+	HeadBytes  int64 // size of scores from which a loss head works in chunks; 0: 64 MiB
 	Budget     Budget
 	HostBudget int64 // bytes; < 0: the profile's
 	Device     *cost.Device

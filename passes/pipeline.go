@@ -15,6 +15,7 @@ var Pipeline = []*Pass{
 	&sequencePass,
 	&foldPass,
 	&attentionPass,
+	&lossHeadPass,
 	&gradPass,
 	&cleanupPass,
 	&livenessPass,

@@ -38,6 +38,8 @@ cudaDataType_t cuda_type(DType t) {
   }
 }
 
+DType out_type(const GemmDesc& d) { return d.out == DType(0) ? d.type : d.out; }
+
 // Plan owns the descriptors of one shape and the algorithm chosen for it.
 struct Plan {
   cublasLtMatmulDesc_t op = nullptr;
@@ -73,7 +75,7 @@ Plan make_plan(Stream& s, const GemmDesc& d, bool fused_bias, int align_a, int a
   }
   layout(s, &p.b, t, d.trans_b ? d.k : d.n, d.trans_b ? d.n : d.k, d.ldb, d.batch, d.stride_b);
   layout(s, &p.a, t, d.trans_a ? d.m : d.k, d.trans_a ? d.k : d.m, d.lda, d.batch, d.stride_a);
-  layout(s, &p.c, t, d.n, d.m, d.ldc, d.batch, d.stride_c);
+  layout(s, &p.c, cuda_type(out_type(d)), d.n, d.m, d.ldc, d.batch, d.stride_c);
 
   cublasLtMatmulPreference_t pref;
   BLAS(cublasLtMatmulPreferenceCreate(&pref));
@@ -121,7 +123,7 @@ template <class T> void scale(Stream& s, const GemmDesc& d) {
 }
 
 void by_type(Stream& s, const GemmDesc& d, bool bias) {
-  switch (d.type) {
+  switch (out_type(d)) {
     case DType::f32: return bias ? add_bias<float>(s, d) : scale<float>(s, d);
     case DType::f64: return bias ? add_bias<double>(s, d) : scale<double>(s, d);
     case DType::f16: return bias ? add_bias<half>(s, d) : scale<half>(s, d);
@@ -132,7 +134,7 @@ void by_type(Stream& s, const GemmDesc& d, bool bias) {
 void multiply(Stream& s, const GemmDesc& d, bool fused_bias) {
   const int align_a = pointer_alignment(d.a), align_b = pointer_alignment(d.b), align_c = pointer_alignment(d.c);
   const int flags = int(d.trans_a) | int(d.trans_b) << 1 | int(fused_bias) << 2 | align_a << 3 | align_b << 12;
-  Key key(int(d.type), d.m, d.n, d.k, d.lda, d.ldb, d.ldc, d.stride_a, d.stride_b, d.stride_c, d.batch, flags,
+  Key key(int(d.type) | int(out_type(d)) << 8, d.m, d.n, d.k, d.lda, d.ldb, d.ldc, d.stride_a, d.stride_b, d.stride_c, d.batch, flags,
           d.workspace ? d.workspace_bytes : 0, align_c);
   Plan p;
   {
@@ -156,15 +158,17 @@ void gemm(Stream& s, const GemmDesc& given) {
   if (given.m <= 0 || given.n <= 0 || given.batch <= 0) return;
   if (cuda_type(given.type) == CUDA_R_16BF && given.type != DType::bf16)
     throw Error{err_argument, std::string("gemm in step '") + s.step + "': element type " + std::to_string(int(given.type))};
+  // A bias that the library does not add is added in c's type: it must be given in that type.
   const bool fused_bias = given.bias && given.type != DType::f64 && given.k > 0;
   constexpr int64_t kMaxBatch = 65535;
   for (int64_t first = 0; first < given.batch; first += kMaxBatch) {
     GemmDesc d = given;
-    const int64_t size = d.type == DType::f64 ? 8 : d.type == DType::f32 ? 4 : 2;
+    auto bytes = [](DType t) { return int64_t(t == DType::f64 ? 8 : t == DType::f32 ? 4 : 2); };
+    const int64_t size = bytes(d.type);
     d.batch = given.batch - first < kMaxBatch ? given.batch - first : kMaxBatch;
     d.a = static_cast<const char*>(given.a) + first * d.stride_a * size;
     d.b = static_cast<const char*>(given.b) + first * d.stride_b * size;
-    d.c = static_cast<char*>(given.c) + first * d.stride_c * size;
+    d.c = static_cast<char*>(given.c) + first * d.stride_c * bytes(out_type(d));
     if (d.k <= 0) by_type(s, d, false);
     else multiply(s, d, fused_bias);
     if (d.bias && !fused_bias) by_type(s, d, true);

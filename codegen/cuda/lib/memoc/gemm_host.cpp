@@ -31,13 +31,13 @@ template <class A> void block(const A* const* a, int64_t rows, const A* b, int64
   }
 }
 
-template <class T> struct GemmTask final : Task {
+template <class T, class C> struct GemmTask final : Task {
   GemmDesc d;
 
   using A = Acc<T>;
   static A load(const void* p, int64_t i) { return to<A>(static_cast<const T*>(p)[i]); }
 
-  void product(const void* pa, const void* pb, T* c) {
+  void product(const void* pa, const void* pb, C* c) {
     std::vector<A> rows(size_t(kRows * (d.k > 0 ? d.k : 1))), panel(size_t(d.k * (d.n < kCols ? d.n : kCols)));
     std::vector<A> sums(size_t(kRows * kCols));
     auto acc = reinterpret_cast<A(*)[kCols]>(sums.data());
@@ -57,11 +57,11 @@ template <class T> struct GemmTask final : Task {
         block<A>(a, n, panel.data(), cols, d.k, cols, acc);
         for (int64_t r = 0; r < n; r++)
           for (int64_t j = 0; j < cols; j++) {
-            T& out = c[(i0 + r) * d.ldc + j0 + j];
+            C& out = c[(i0 + r) * d.ldc + j0 + j];
             A v = A(d.alpha) * acc[r][j];
             if (d.beta != 0) v += A(d.beta) * to<A>(out);
             if (d.bias) v += load(d.bias, j0 + j);
-            out = to<T>(v);
+            out = to<C>(v);
           }
       }
     }
@@ -70,15 +70,20 @@ template <class T> struct GemmTask final : Task {
   void run() override {
     const T* a = static_cast<const T*>(d.a);
     const T* b = static_cast<const T*>(d.b);
-    T* c = static_cast<T*>(d.c);
+    C* c = static_cast<C*>(d.c);
     for (int64_t i = 0; i < d.batch; i++) product(a + i * d.stride_a, b + i * d.stride_b, c + i * d.stride_c);
   }
 };
 
-template <class T> void push(Stream& s, const GemmDesc& d) {
-  auto* t = new GemmTask<T>;
+template <class T, class C> void enqueue_gemm(Stream& s, const GemmDesc& d) {
+  auto* t = new GemmTask<T, C>;
   t->d = d;
   enqueue(s, t);
+}
+
+template <class T> void push(Stream& s, const GemmDesc& d) {
+  if (d.out == DType::f32 && d.type != DType::f32 && d.type != DType::f64) return enqueue_gemm<T, float>(s, d);
+  enqueue_gemm<T, T>(s, d);
 }
 
 }  // namespace

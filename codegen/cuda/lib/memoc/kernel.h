@@ -322,7 +322,8 @@ void fill_zero(Stream& s, void* dst, int64_t bytes);
 // repeats one matrix for the whole batch. f16 and bf16 accumulate in float. With k of 0 the product is 0.
 // workspace is a planned buffer, which may be empty: gemm_workspace gives the size worth asking for.
 struct GemmDesc {
-  DType type = DType::f32;
+  DType type = DType::f32;      // of a, b and bias
+  DType out = DType(0);         // of c: type (0), or f32 for half types, so that sums over several products stay exact
   const void* a = nullptr;
   const void* b = nullptr;
   void* c = nullptr;
