@@ -276,7 +276,7 @@ const lossPeak = `g (float16[1,8192,4096] h, int64[8192] labels) => (float loss)
 	loss, log_prob = SoftmaxCrossEntropyLoss (rows, labels) }`
 
 func TestB21LogitsPeak(t *testing.T) {
-	c := mustCompile(t, text(t, lossPeak), setup{train: "loss"})
+	c := mustCompile(t, text(t, lossPeak), setup{whole: true, train: "loss"})
 	logits, _ := bufferOf(t, c, "logits")
 	if logits.Size != 2101346304 {
 		t.Errorf("the logits take %d bytes", logits.Size)
@@ -304,7 +304,7 @@ func TestB21LogitsPeak(t *testing.T) {
 	if most > 2 {
 		t.Errorf("%d tensors of the size of the logits are alive at once", most)
 	}
-	_, _, err := compile(t, text(t, lossPeak), setup{train: "loss", budget: "1"})
+	_, _, err := compile(t, text(t, lossPeak), setup{whole: true, train: "loss", budget: "1"})
 	var inf *passes.Infeasible
 	if !errors.As(err, &inf) {
 		t.Fatal(err)

@@ -225,6 +225,12 @@ func alive(c *Context, s *plan.Schedule) []AliveTensor {
 			out = append(out, AliveTensor{st.Root.Name, st.Root.Type.String(), st.Bytes, st.Class})
 		}
 	}
+	if len(s.Entries) > 0 {
+		e := &s.Entries[s.PeakAt]
+		if w := workspace(c, e); w > 0 {
+			out = append(out, AliveTensor{c.Origin.node[e.Op].Name, "scratch memory", w, ir.Scratch})
+		}
+	}
 	slices.SortStableFunc(out, func(a, b AliveTensor) int { return compare(b.Bytes, a.Bytes) })
 	return out
 }

@@ -3,6 +3,7 @@ package passes_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,6 +25,7 @@ type setup struct {
 	host   int64  // host budget; noHost for none at all, 0 for the profile's
 	strict bool
 	wrt    []string // what to train
+	whole  bool     // the scores of a loss head stay whole, however large
 }
 
 // noHost is a host budget of no bytes (the zero value stands for the default).
@@ -36,6 +38,9 @@ func (s setup) options(t testing.TB) passes.Options {
 		t.Fatal(err)
 	}
 	o := passes.Options{Train: s.train != "", Loss: s.train, Dims: s.dims, Strict: s.strict, Wrt: s.wrt, Device: dev, HostBudget: -1}
+	if s.whole {
+		o.HeadBytes = math.MaxInt64
+	}
 	switch {
 	case s.host == noHost:
 		o.HostBudget = 0
