@@ -23,19 +23,57 @@ func TestWorkedExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old, err := os.ReadFile("../../docs/architecture.md")
+	fillExamples(t, "docs/architecture.md", func(name string) string { return exampleText(name, dumps.String(), string(plan)) })
+}
+
+var marked = regexp.MustCompile(`(?s)(<!-- example: ([^\n]+) -->\n).*?(<!-- end -->)`)
+
+// fillExamples holds the marked parts of a page against what text gives.
+func fillExamples(t *testing.T, name string, text func(example string) string) {
+	t.Helper()
+	old, err := os.ReadFile(filepath.Join(root, name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	marked := regexp.MustCompile(`(?s)(<!-- example: ([^\n]+) -->\n).*?(<!-- end -->)`)
-	page(t, "architecture.md", marked.ReplaceAllFunc(old, func(part []byte) []byte {
+	page(t, name, marked.ReplaceAllFunc(old, func(part []byte) []byte {
 		m := marked.FindSubmatch(part)
-		text := exampleText(string(m[2]), dumps.String(), string(plan))
-		if text == "" {
-			t.Errorf("the compiler prints nothing for the example %q", m[2])
+		block := text(string(m[2]))
+		if block == "" {
+			t.Errorf("%s: memoc prints nothing for the example %q", name, m[2])
 		}
-		return []byte(string(m[1]) + "\n" + text + "\n" + string(m[3]))
+		return []byte(string(m[1]) + "\n" + block + "\n" + string(m[3]))
 	}))
+}
+
+// TestReadme holds the README's table against what memoc prints; -update draws
+// its picture anew, too.
+func TestReadme(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Symlink(filepath.Join(root, "testdata"), "testdata"); err != nil {
+		t.Skip(err)
+	}
+	compile := func(flags ...string) string {
+		var out, messages bytes.Buffer
+		args := append([]string{"compile", "testdata/models/gpt-tiny.onnx", "--train", "--loss", "loss", "--budget", "60%"}, flags...)
+		if code := run(args, &out, &messages); code != exitOK {
+			t.Fatalf("%q: code %d: %s", args, code, messages.String())
+		}
+		return out.String()
+	}
+	table := compile("-o", "out")
+	fillExamples(t, "README.md", func(string) string {
+		return regexp.MustCompile("(?m)^").ReplaceAllString(strings.TrimSuffix(table, "\n"), "    ") + "\n"
+	})
+	compile("--host-budget", "256KiB", "--svg", "arena.svg")
+	svg, err := os.ReadFile("arena.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Every change of an operator's workspace changes the picture a little, so
+	// an older one will do.
+	if *update {
+		page(t, "docs/arena.svg", svg)
+	}
 }
 
 // exampleText is an indented block: a dump "after PASS", the moving buffers of

@@ -137,10 +137,14 @@ func TestPanicsAreOurFault(t *testing.T) {
 	}
 }
 
-// page compares a generated page with the file in docs, or rewrites it.
+// root is the repository.
+var root, _ = filepath.Abs("../..")
+
+// page compares a generated page, by its path in the repository, with the file
+// there, or rewrites it.
 func page(t *testing.T, name string, want []byte) {
 	t.Helper()
-	path := filepath.Join("../../docs", name)
+	path := filepath.Join(root, name)
 	if *update {
 		if err := os.WriteFile(path, want, 0o644); err != nil {
 			t.Fatal(err)
@@ -149,7 +153,7 @@ func page(t *testing.T, name string, want []byte) {
 	}
 	got, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("docs/%s is not what memoc says now; go test ./cmd/memoc -update rewrites it", name)
+		t.Errorf("%s is not what memoc says now; go test ./cmd/memoc -update rewrites it", name)
 	}
 }
 
@@ -164,7 +168,7 @@ func TestPipelinePage(t *testing.T) {
 	for line := range strings.Lines(list.String()) {
 		text.WriteString("    " + line)
 	}
-	page(t, "pipeline.md", text.Bytes())
+	page(t, "docs/pipeline.md", text.Bytes())
 }
 
 // TestPagesAreComplete: docs/cli.md names every flag of every command, and
