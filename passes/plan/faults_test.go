@@ -143,3 +143,33 @@ func TestCopyLongerThanIdle(t *testing.T) {
 		t.Errorf("the least peak is %d; with the waiting tensor on the host it is 3000 and a little", least)
 	}
 }
+
+// Copies hide behind computation where there is enough of it: what is brought
+// back is issued early enough, and no earlier than the peak allows.
+func TestReloadsComeJustInTime(t *testing.T) {
+	p := &Problem{OutRate: 1, InRate: 1, HostBytes: 1 << 40}
+	add := func(bytes, time int64, in ...int) int {
+		p.Tensors = append(p.Tensors, Tensor{Bytes: bytes})
+		p.Ops = append(p.Ops, Op{Time: time, In: in, Out: []int{len(p.Tensors) - 1}})
+		return len(p.Tensors) - 1
+	}
+	r := add(500, 10)
+	x := r
+	for range 20 {
+		x = add(1, 100, x)
+	}
+	x = add(1000, 100, x) // the peak: 1000 and what goes in
+	for range 20 {
+		x = add(1, 100, x)
+	}
+	p.Tensors[add(1, 10, x, r)].Output = true
+	choice := make([]Choice, len(p.Tensors))
+	choice[r] = Swap
+	s, err := p.Build(choice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Stall != 0 || s.Peak > 1002 {
+		t.Errorf("stalled for %d ns at a peak of %d; the copies take 500 ns of 2000 on each side, and the rest needs 1002 bytes", s.Stall, s.Peak)
+	}
+}
