@@ -187,7 +187,7 @@ func lossFactors(c *ir.EvalCtx, dy []float64, weight []float64) []float64 {
 }
 
 // lossCUDA: the loss (x: scores or, with is_log, log-probabilities) and its
-// gradient. A label that is neither a class nor the ignored one makes NaN.
+// gradient. log_prob may be x. A label that is neither a class nor the ignored one makes NaN.
 const lossCUDA = `
 // loss_class gives the class of a label: -1 ignored, -2 invalid.
 template <class I> MEMOC_FN int64_t loss_class(I label, int64_t classes, const int64_t* ignore_at, bool has_ignore, int64_t ignore) {
@@ -215,8 +215,6 @@ void cross_entropy(Stream& s, const T* x, const I* label, const W* weight, const
       for (int64_t k = c.tid; k < classes; k += c.size) sum += exp_of(to<A>(x[base + k * inner]) - top);
       shift = log_of(c.sum(sum));
     }
-    if (log_prob != nullptr)
-      for (int64_t k = c.tid; k < classes; k += c.size) log_prob[base + k * inner] = to<P>(to<A>(x[base + k * inner]) - top - shift);
     if (c.tid == 0 && loss != nullptr) {
       int64_t k = loss_class(label[pos], classes, ignore_at, has_ignore, ignore);
       double w = k == -1 ? 0.0 : k == -2 ? quiet_nan<double>() : weight == nullptr ? 1.0 : to<double>(weight[k]);
@@ -227,6 +225,9 @@ void cross_entropy(Stream& s, const T* x, const I* label, const W* weight, const
         norm[pos] = w;
       }
     }
+    c.sync();  // log_prob may be x: the label's score is read before it is overwritten
+    if (log_prob != nullptr)
+      for (int64_t k = c.tid; k < classes; k += c.size) log_prob[base + k * inner] = to<P>(to<A>(x[base + k * inner]) - top - shift);
   });
   if (reduction == 0 || loss == nullptr) return;
   block_rows(s, 1, [=] MEMOC_DEVICE(RowCtx& c, int64_t) {

@@ -54,6 +54,7 @@ var _ = ir.Register(ir.Op{
 		}
 		return lossKernel(c, scelPorts, 0, 1, false)
 	}),
+	InPlace: []ir.Alias{{In: 0, Out: 1}},
 	Samples: func() []ir.Sample {
 		out := lossSamples()
 		x := wave(2, 2, 3, 2)

@@ -61,11 +61,11 @@ func crossEntropyGradOp(domain string, name ir.OpName, in string) *ir.Op {
 		Recompute: ir.Pure,
 		Eval:      crossEntropyGradEval,
 		Kernel:    ir.KernelOf(crossEntropyGradKernel),
-		Samples:   func() []ir.Sample { return crossEntropyGradSamples(domain) },
+		// Only the scores have the result's shape; Deeploy's form has them at port 0.
+		InPlace: []ir.Alias{{In: 1, Out: 0}, {In: 0, Out: 0}},
+		Samples: func() []ir.Sample { return crossEntropyGradSamples(domain) },
 	}
 	if domain == ir.MemocDomain {
-		// Deeploy's form of the others has its labels at port 1.
-		op.InPlace = []ir.Alias{{In: 1, Out: 0}}
 		op.Function = functionOf(crossEntropyGradFunction)
 	}
 	return ir.Register(op)

@@ -33,6 +33,7 @@ var _ = ir.Register(ir.Op{
 	Kernel: ir.KernelOf(func(c *ir.NodeCtx) (ir.Kernel, error) {
 		return lossKernel(c, scelInternalPorts, 0, 1, false)
 	}),
+	InPlace: []ir.Alias{{In: 0, Out: 1}},
 	Samples: func() []ir.Sample {
 		x, l := wave(1, 4, 3), ir.FromInts(ir.Int64, []int64{0, 2, 1, 2}, 4)
 		two := ir.FromInts(ir.Int64, []int64{2})
