@@ -130,7 +130,7 @@ func (m *Match) throughScores(b *Backward, ds *ir.Value) string {
 				return fmt.Sprintf("the gradient of the scores goes through %s", n)
 			}
 			scale *= c
-		} else if !passes(n, ds) {
+		} else if !passes(n, ds) && !m.blocks(n, ds) {
 			break
 		}
 		ds = n.Out[0]
@@ -212,6 +212,25 @@ func swapsLast(n *ir.Node) bool {
 		}
 	}
 	return true
+}
+
+// blocks reports whether n puts 0 in the place of the gradient of scores that
+// a mask had replaced.
+func (m *Match) blocks(n *ir.Node, ds *ir.Value) bool {
+	if !is(n, "Where") {
+		return false
+	}
+	for _, p := range m.Masks {
+		kept, gone := n.In[1], n.In[2]
+		if p.Not {
+			kept, gone = gone, kept
+		}
+		zero, ok := scalar(gone)
+		if p.V == n.In[0] && p.V.Type.DType == ir.Bool && kept == ds && ok && zero == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // softmaxGrad recognises p*dp - p*sum(p*dp) and p*(dp - sum(p*dp)) from the

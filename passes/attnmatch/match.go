@@ -221,6 +221,18 @@ func scalar(v *ir.Value) (x float64, ok bool) {
 	return float64(t.Ints()[0]), true
 }
 
+// hiding is scalar, and takes any constant of one element that is too low for a
+// parameter.
+func hiding(v *ir.Value) (x float64, ok bool) {
+	if x, ok = scalar(v); ok {
+		return x, true
+	}
+	if t := v.Const(); t != nil && t.Len() == 1 && t.DType.IsFloat() {
+		x = t.Floats()[0]
+	}
+	return x, mask.Low(v.Type.DType, x)
+}
+
 // rounded is x as the floating-point type d holds it.
 func rounded(d ir.DType, x float64) float64 {
 	if !d.IsFloat() {
@@ -314,10 +326,10 @@ func (m *Match) masked(n *ir.Node, v *ir.Value, scaled float64) (next *ir.Value,
 		next, part = a, mask.Part{V: b}
 		m.Added = true
 	case n.Op == "Where":
-		low, ok := scalar(n.In[2])
+		low, ok := hiding(n.In[2])
 		next, part = n.In[1], mask.Part{V: n.In[0], Low: low}
 		if !ok {
-			if low, ok = scalar(n.In[1]); !ok {
+			if low, ok = hiding(n.In[1]); !ok {
 				return nil, "the scores are chosen from two tensors"
 			}
 			next, part = n.In[2], mask.Part{V: n.In[0], Not: true, Low: low}
