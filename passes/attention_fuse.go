@@ -64,7 +64,7 @@ func (a *attention) operands(b *ir.Builder, m *attnmatch.Match) (f ops.FlashForm
 			return f, fmt.Sprintf("queries and values are of types %s and %s", m.Q.Type.DType, d)
 		}
 	}
-	f = ops.FlashForm{Q: a.ofRank4(b, q, false, m.Dims), K: a.ofRank4(b, k, true, m.Dims), V: a.ofRank4(b, v, false, m.Dims)}
+	f = ops.FlashForm{Q: a.ofRank4(b, q, false, m.Dims), K: a.ofRank4(b, k, !m.Turned, m.Dims), V: a.ofRank4(b, v, false, m.Dims)}
 	if f.Q == nil || f.K == nil || f.V == nil {
 		return f, fmt.Sprintf("batch and heads of %q cannot be told apart", m.Q.Name)
 	}

@@ -30,7 +30,7 @@ func (m *Match) backward() string {
 			n := u.Node
 			switch {
 			case n == m.Out || len(n.Out) > 0 && n.Out[0] != nil && in(alike, n.Out[0]):
-			case isProduct(n) && u.Port == 0 && swapped != turned(n, 0) && !turned(n, 1) && b.DV == nil:
+			case isProduct(n) && u.Port == 0 && swapped != turned(n, 0) && !turned(n, 1) && alpha(n) == 1 && b.DV == nil:
 				b.DV, b.DOut, b.First = n.Out[0], n.In[1], n
 			case is(n, "Mul") && !swapped && !slices.Contains(muls, n):
 				muls = append(muls, n)
@@ -73,10 +73,18 @@ func canon(v *ir.Value) (base *ir.Value, swapped bool) {
 	}
 }
 
-// isProduct reports whether n multiplies matrices and does nothing besides.
+// isProduct reports whether n multiplies matrices, perhaps turned and scaled.
 func isProduct(n *ir.Node) bool {
 	return is(n, "MatMul") || n.Domain == ir.MsDomain && n.Op == "FusedMatMul" &&
-		n.Float("alpha", 1) == 1 && n.Int("transBatchA", 0) == 0 && n.Int("transBatchB", 0) == 0
+		n.Int("transBatchA", 0) == 0 && n.Int("transBatchB", 0) == 0
+}
+
+// alpha is the number by which a product multiplies its result.
+func alpha(n *ir.Node) float64 {
+	if n.Domain == ir.OnnxDomain {
+		return 1
+	}
+	return float64(n.Float("alpha", 1))
 }
 
 // turned reports whether a product reads an operand with its last two axes
@@ -108,7 +116,7 @@ func (m *Match) throughValues(b *Backward, dp *ir.Value) string {
 		return fmt.Sprintf("the gradient of the weights is %q", dp.Name)
 	}
 	n := dp.Def
-	if !isProduct(n) || n.In[0] != b.DOut || turned(n, 0) {
+	if !isProduct(n) || n.In[0] != b.DOut || turned(n, 0) || alpha(n) != 1 {
 		return fmt.Sprintf("the gradient of the weights is made by %s", n)
 	}
 	if !transposed(n, 1, m.V, true) {
@@ -135,19 +143,19 @@ func (m *Match) throughScores(b *Backward, ds *ir.Value) string {
 		}
 		ds = n.Out[0]
 	}
-	if math.Abs(scale-m.Scale) > 1e-6*math.Abs(m.Scale) {
-		return fmt.Sprintf("the gradient of the scores is scaled by %g, the scores by %g", scale, m.Scale)
-	}
 	for _, u := range ds.Uses() {
 		n := u.Node
+		if got := scale * alphaOf(n); math.Abs(got-m.Scale) > 1e-6*math.Abs(m.Scale) {
+			return fmt.Sprintf("the gradient of the scores is scaled by %g, the scores by %g", got, m.Scale)
+		}
 		if is(n, "Transpose") && swapsLast(n) && len(n.Out[0].Uses()) == 1 && is(n.Out[0].Uses()[0].Node, "MatMul") && n.Out[0].Uses()[0].Port == 0 {
 			n = n.Out[0].Uses()[0].Node
-			if transposed(n, 1, m.Q, false) && b.DK == nil {
+			if alpha(n) == 1 && transposed(n, 1, m.Q, false) && b.DK == nil {
 				b.DK = n.Out[0]
 				continue
 			}
 		} else if isProduct(n) && u.Port == 0 && !turned(n, 0) && b.DQ == nil {
-			if transposed(n, 1, m.KT, true) {
+			if transposed(n, 1, m.KT, !m.Turned) {
 				b.DQ = n.Out[0]
 				continue
 			}
@@ -212,6 +220,14 @@ func swapsLast(n *ir.Node) bool {
 		}
 	}
 	return true
+}
+
+// alphaOf is alpha of a product, 1 of another node.
+func alphaOf(n *ir.Node) float64 {
+	if isProduct(n) {
+		return alpha(n)
+	}
+	return 1
 }
 
 // blocks reports whether n puts 0 in the place of the gradient of scores that

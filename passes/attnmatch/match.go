@@ -9,6 +9,7 @@ package attnmatch
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"memoc/ir"
 	"memoc/passes/mask"
@@ -19,6 +20,7 @@ import (
 type Match struct {
 	Softmax, Scores, Out *ir.Node // Scores multiplies Q by K^T, Out the weights by V
 	Q, KT, V             *ir.Value
+	Turned               bool // KT is the keys not transposed: the product does it
 	// Dims is batch, heads, queries and keys; batch is 1 where nothing tells it
 	// from the heads.
 	Dims     [4]ir.Dim
@@ -81,12 +83,18 @@ func is(n *ir.Node, op ir.OpName) bool {
 // product of two computed tensors.
 func reachesProduct(v *ir.Value, depth int) bool {
 	n := v.Def
-	if n == nil || depth == 0 || n.Domain != ir.OnnxDomain {
+	if n == nil || depth == 0 {
+		return false
+	}
+	if n.Domain == ir.MsDomain && n.Op == "FusedMatMul" {
+		return n.In[0].Init == nil && n.In[1].Init == nil
+	}
+	if n.Domain != ir.OnnxDomain {
 		return false
 	}
 	switch n.Op {
 	case "MatMul":
-		return n.In[0].Init == nil && n.In[1].Init == nil
+		return n.In[0].Init == nil && n.In[1].Init == nil // beside weights it is a projection
 	case "Cast", "Identity", "Reshape", "Add", "Sub", "Mul", "Div", "Where", "Tanh", "Expand", "Max":
 		for _, in := range n.In {
 			if in != nil && reachesProduct(in, depth-1) {
@@ -105,8 +113,8 @@ func (m *Match) forward(v *ir.Value, depth int) (out *ir.Node, why string) {
 	}
 	m.weights[v] = true
 	for _, u := range v.Uses() {
-		if is(u.Node, "MatMul") && u.Port == 0 {
-			return u.Node, ""
+		if n := u.Node; isProduct(n) && alpha(n) == 1 && u.Port == 0 && !turned(n, 0) && !turned(n, 1) {
+			return n, ""
 		}
 	}
 	for _, u := range v.Uses() {
@@ -250,13 +258,14 @@ func (m *Match) upward(v *ir.Value) string {
 		if v.IsOutput() || len(v.Uses()) != 1 {
 			return fmt.Sprintf("the scores %q are read elsewhere too", v.Name)
 		}
-		if n == nil || n.Domain != ir.OnnxDomain {
+		if n == nil || n.Domain != ir.OnnxDomain && !isProduct(n) {
 			return fmt.Sprintf("the scores come from %q", v.Name)
 		}
 		next := n.In[0]
 		switch {
-		case is(n, "MatMul"):
-			m.Scores, m.Q, m.KT = n, n.In[0], n.In[1]
+		case isProduct(n) && !turned(n, 0):
+			m.Scores, m.Q, m.KT, m.Turned = n, n.In[0], n.In[1], turned(n, 1)
+			m.Scale *= alpha(n)
 			return ""
 		case is(n, "Cast") && next.Type.DType.IsFloat(), changesNothing(n), is(n, "Reshape") && splitsHeads(next, v):
 		case is(n, "Add") || is(n, "Where"):
@@ -360,6 +369,11 @@ func (m *Match) masked(n *ir.Node, v *ir.Value, scaled float64) (next *ir.Value,
 func (m *Match) shapes() string {
 	q, kt, v, p := m.Q.Type.Shape, m.KT.Type.Shape, m.V.Type.Shape, m.Scores.Out[0].Type.Shape
 	r := q.Rank()
+	if m.Turned && kt.Rank() >= 2 {
+		kt = ir.Dims(slices.Clone(kt.Dims)...)
+		d := kt.Dims
+		d[len(d)-1], d[len(d)-2] = d[len(d)-2], d[len(d)-1]
+	}
 	if r != kt.Rank() || r != v.Rank() || r != 3 && r != 4 || m.Out.In[0].Type.Shape.Rank() != r {
 		return fmt.Sprintf("queries %s, transposed keys %s and values %s are not of rank 3 or 4", q, kt, v)
 	}

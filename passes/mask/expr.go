@@ -187,19 +187,40 @@ func (w *walk) atMostZero(e *Expr) *Expr {
 
 func andOf(a, b *Expr) *Expr {
 	switch {
-	case a.isFalse() || b.isTrue() || a.same(b):
+	case a.isFalse() || b.isTrue() || a.same(b) || a.kind == and && a.holdsPart(b):
 		return a
-	case b.isFalse() || a.isTrue():
+	case b.isFalse() || a.isTrue() || b.kind == and && b.holdsPart(a):
 		return b
+	case a.excludes(b):
+		return truthOf(false)
 	}
 	return made(&Expr{kind: and, a: a, b: b}, a, b)
 }
 
+// holdsPart reports whether b is one of the conditions that a joins.
+func (e *Expr) holdsPart(b *Expr) bool {
+	if e.kind == and {
+		return e.a.holdsPart(b) || e.b.holdsPart(b)
+	}
+	return e.same(b)
+}
+
+// excludes reports whether two bounds contradict each other: their sum is
+// positive everywhere.
+func (e *Expr) excludes(f *Expr) bool {
+	if e.kind != atMost || f.kind != atMost {
+		return false
+	}
+	sum := e.plus(f, 1)
+	n, ok := sum.c.Int()
+	return ok && n > 0 && !sum.varies()
+}
+
 func (w *walk) orOf(a, b *Expr) *Expr {
 	switch {
-	case a.isTrue() || b.isFalse() || a.same(b):
+	case a.isTrue() || b.isFalse() || a.same(b) || b.kind == and && b.holdsPart(a):
 		return a
-	case b.isTrue() || a.isFalse():
+	case b.isTrue() || a.isFalse() || a.kind == and && a.holdsPart(b):
 		return b
 	}
 	return made(&Expr{kind: or, a: a, b: b}, a, b)
