@@ -199,6 +199,9 @@ func (r *row) cell(budget string) {
 		t.Errorf("budget %q, host %d: %s", budget, r.host, fmt.Sprintf(format, args...))
 	}
 	m := &c.Program.Metrics
+	if c.Schedule.Time > m.Time {
+		fail("takes %d ns, the search thought %d and no faster", m.Time, c.Schedule.Time)
+	}
 	if m.Budget > 0 && m.Peak > m.Budget {
 		fail("peak %d exceeds the budget %d", m.Peak, m.Budget)
 	}

@@ -73,6 +73,9 @@ func TestPlannedEqualsUnplanned(t *testing.T) {
 		if err := (&Runner{}).Run(c); err != nil {
 			t.Fatalf("%s: %v", budget, err)
 		}
+		if at, err := orderedTime(c, &c.placement); err != nil || at != c.Metrics.Time {
+			t.Errorf("%s: chosen for %d ns (%v), takes %d", budget, at, err, c.Metrics.Time)
+		}
 		for _, s := range c.Program.Steps {
 			switch {
 			case s.Kind != ir.RunStep:

@@ -2,6 +2,7 @@ package passes
 
 import (
 	"memoc/ir"
+	"memoc/passes/plan"
 	"memoc/passes/sim"
 )
 
@@ -27,54 +28,64 @@ type span struct {
 	write      bool
 }
 
-// orderSteps adds the waits. clock[l] of a step is the last step of lane l
-// known to have ended before it starts (Lamport's happens-before by vector
-// clocks); a conflict at or before it needs no wait.
+// orderSteps adds the waits.
 func orderSteps(p *ir.Program) (waits int) {
-	lanes := len(p.Lanes)
 	spans := make([][]span, len(p.Steps))
-	onLane := make([][]int, lanes)
-	clocks := make([][]int, len(p.Steps))
+	lane := make([]int, len(p.Steps))
 	for i := range p.Steps {
-		s := &p.Steps[i]
-		spans[i] = stepSpans(p, s)
+		spans[i], lane[i] = stepSpans(p, &p.Steps[i]), p.Steps[i].Lane
+	}
+	for i, w := range waitsFor(len(p.Lanes), lane, spans) {
+		p.Steps[i].Waits = w
+		waits += len(w)
+	}
+	return waits
+}
+
+// waitsFor is what each of a list of steps, given by lane and spans, must wait
+// for on other lanes. clock[l] of a step is the last step of lane l known to
+// have ended before it starts (Lamport's happens-before by vector clocks); a
+// conflict at or before it needs no wait.
+func waitsFor(lanes int, lane []int, spans [][]span) [][]int {
+	out := make([][]int, len(lane))
+	onLane := make([][]int, lanes)
+	clocks := make([][]int, len(lane))
+	for i, mine := range lane {
 		clock := make([]int, lanes)
 		for l := range clock {
 			clock[l] = -1
 		}
-		if mine := onLane[s.Lane]; len(mine) > 0 {
-			prev := mine[len(mine)-1]
+		if before := onLane[mine]; len(before) > 0 {
+			prev := before[len(before)-1]
 			copy(clock, clocks[prev])
-			clock[s.Lane] = prev
+			clock[mine] = prev
 		}
-		s.Waits = nil
 		for l := range lanes {
-			if l == s.Lane {
+			if l == mine {
 				continue
 			}
 			if q := lastConflict(spans, onLane[l], clock[l], spans[i]); q >= 0 {
-				s.Waits = append(s.Waits, q)
+				out[i] = append(out[i], q)
 				for k, t := range clocks[q] {
 					clock[k] = max(clock[k], t)
 				}
 				clock[l] = q
 			}
 		}
-		s.Waits = undominated(s.Waits, clocks, p)
-		waits += len(s.Waits)
+		out[i] = undominated(out[i], clocks, lane)
 		clocks[i] = clock
-		onLane[s.Lane] = append(onLane[s.Lane], i)
+		onLane[mine] = append(onLane[mine], i)
 	}
-	return waits
+	return out
 }
 
 // undominated drops waits that another one implies.
-func undominated(waits []int, clocks [][]int, p *ir.Program) []int {
+func undominated(waits []int, clocks [][]int, lane []int) []int {
 	out := waits[:0]
 	for _, w := range waits {
 		implied := false
 		for _, v := range waits {
-			if v != w && clocks[v][p.Steps[w].Lane] >= w {
+			if v != w && clocks[v][lane[w]] >= w {
 				implied = true
 			}
 		}
@@ -148,18 +159,71 @@ func replay(c *Context) error {
 }
 
 func duration(c *Context, s *ir.Step) (ir.Nanos, error) {
-	dev := c.Options.Device
-	copyTime := func(bytes ir.Bytes, rate float64) ir.Nanos {
-		return dev.CopyLatency + ir.Nanos(float64(bytes)/rate)
-	}
 	switch s.Kind {
 	case ir.CopyOutStep:
-		return copyTime(stepBytes(s.Writes), dev.OutGBps), nil
+		return copyTime(c, stepBytes(s.Writes), c.Options.Device.OutGBps), nil
 	case ir.CopyInStep:
-		return copyTime(stepBytes(s.Writes), dev.InGBps), nil
+		return copyTime(c, stepBytes(s.Writes), c.Options.Device.InGBps), nil
 	}
-	t, _, err := dev.Node(s.Node)
+	t, _, err := c.Options.Device.Node(s.Node)
 	return t, err
+}
+
+// copyTime is the predicted time of a copy, of whole lines as in planning.
+func copyTime(c *Context, bytes ir.Bytes, rate float64) ir.Nanos {
+	return c.Options.Device.CopyLatency + ir.Nanos(float64(ir.Padded(bytes))/rate)
+}
+
+// orderedTime is the time that a placement's step takes, with the waits that
+// its offsets ask for: what replay will say of it.
+func orderedTime(c *Context, p *placement) (ir.Nanos, error) {
+	s := p.schedule
+	slot := map[int]int{}
+	for i, h := range s.Host {
+		slot[h.Tensor] = i
+	}
+	work := len(s.Buffers) // the next workspace among the placed buffers
+	tasks, spans, lane := make([]sim.Task, len(s.Entries)), make([][]span, len(s.Entries)), make([]int, len(s.Entries))
+	for i := range s.Entries {
+		e := &s.Entries[i]
+		add := func(arena int, at, size ir.Bytes, write bool) {
+			if size > 0 {
+				spans[i] = append(spans[i], span{arena, at, at + size, write})
+			}
+		}
+		for k, xs := range [][]int{e.In, e.Out} {
+			for _, x := range xs {
+				b := s.Instances[x].Buffer
+				add(ir.DeviceArena, p.device.Offsets[b], s.Buffers[b].Bytes, k == 1)
+			}
+		}
+		onHost := func(x int, write bool) ir.Bytes {
+			h := slot[s.Instances[x].Tensor]
+			add(ir.HostArena, p.host.Offsets[h], s.Host[h].Bytes, write)
+			return s.Host[h].Bytes
+		}
+		switch e.Kind {
+		case plan.CopyOut:
+			lane[i], tasks[i].Dur = ir.OutLane, copyTime(c, onHost(e.In[0], true), c.Options.Device.OutGBps)
+		case plan.CopyIn:
+			lane[i], tasks[i].Dur = ir.InLane, copyTime(c, onHost(e.Out[0], false), c.Options.Device.InGBps)
+		default:
+			lane[i], tasks[i].Dur = ir.ComputeLane, c.Problem.Ops[e.Op].Time
+			if w := workspace(c, e); w > 0 {
+				add(ir.DeviceArena, p.device.Offsets[work], w, true)
+				work++
+			}
+		}
+		tasks[i].Lane = lane[i]
+	}
+	for i, w := range waitsFor(3, lane, spans) {
+		tasks[i].Deps = w
+	}
+	r, err := sim.Run(3, tasks)
+	if err != nil {
+		return 0, err
+	}
+	return r.Span, nil
 }
 
 func stepBytes(as []ir.Access) ir.Bytes {

@@ -49,24 +49,48 @@ func runPlan(c *Context) (Result, error) {
 		stats, err := c.compareTwoLevel()
 		return Result{Stats: append(stats, stat("rungs", len(ladder.Rungs)))}, err
 	}
-	tried := 0
-	for _, r := range ladder.Rungs {
+	tried, err := c.fastest(budget)
+	if err != nil {
+		return Result{}, err
+	}
+	if c.Schedule == nil {
+		return Result{}, infeasible(c, budget)
+	}
+	stats, err := c.compareTwoLevel()
+	return Result{Stats: append(stats, stat("rungs", len(ladder.Rungs)), stat("placed", tried))}, err
+}
+
+// fastest places the rungs of the ladder that may fit the budget and takes the
+// one that is fastest with the waits its offsets ask for. The search knows no
+// offsets: a rung is never faster than it took it to be, so that those it took
+// to be slower than one in hand need no look. A larger budget lets more rungs
+// in, and is therefore never slower.
+func (c *Context) fastest(budget int64) (tried int, err error) {
+	best := ir.Nanos(-1)
+	for _, r := range c.Ladder.Rungs {
+		if best >= 0 && r.Time >= best {
+			break
+		}
 		if c.Metrics.Persistent+r.Peak > budget || r.HostPeak > c.hostBudget() {
 			continue
 		}
 		p, err := placed(c, r.Choice)
 		if err != nil {
-			return Result{}, err
+			return tried, err
 		}
 		tried++
 		if p.height > budget || p.host.Height > c.hostBudget() {
 			continue
 		}
-		c.Schedule, c.placement = p.schedule, p
-		stats, err := c.compareTwoLevel()
-		return Result{Stats: append(stats, stat("rungs", len(ladder.Rungs)), stat("placed", tried))}, err
+		t, err := orderedTime(c, &p)
+		if err != nil {
+			return tried, err
+		}
+		if best < 0 || t < best {
+			best, c.Schedule, c.placement = t, p.schedule, p
+		}
 	}
-	return Result{}, infeasible(c, budget)
+	return tried, nil
 }
 
 // placement is a choice carried out and placed.
@@ -78,7 +102,8 @@ type placement struct {
 }
 
 // compareTwoLevel places the chosen schedule with one packing for each layer
-// class as well, and keeps the lower of the two placements.
+// class as well, and keeps the lower of the two placements if it asks for no
+// longer waits.
 func (c *Context) compareTwoLevel() ([]ir.KV, error) {
 	two, err := twoLevel(c, c.Schedule, deviceProblem(c, c.Schedule))
 	if err != nil || two == nil {
@@ -86,10 +111,16 @@ func (c *Context) compareTwoLevel() ([]ir.KV, error) {
 	}
 	c.Metrics.FlatPeak = c.placement.height
 	c.Metrics.TwoLevelPeak = c.Metrics.Persistent + two.Height
-	if two.Height < c.placement.device.Height {
-		c.placement.device, c.placement.height = two, c.Metrics.TwoLevelPeak
+	lower := placement{c.Schedule, two, c.placement.host, c.Metrics.TwoLevelPeak}
+	flatTime, err := orderedTime(c, &c.placement)
+	if err != nil {
+		return nil, err
 	}
-	return nil, nil
+	time, err := orderedTime(c, &lower)
+	if err == nil && two.Height < c.placement.device.Height && time <= flatTime {
+		c.placement = lower
+	}
+	return nil, err
 }
 
 // placeWork bounds the search for one placement: a plan may need several, and
