@@ -29,6 +29,7 @@ type attention struct {
 	e        *ir.Edit
 	classes  map[string]*classified
 	position map[*ir.Node]int
+	reported map[string]bool // reasons given why masks stay tensors
 	marked   bool // the nodes of a traced backward pass are
 	lowered  int
 	left     int
@@ -37,7 +38,7 @@ type attention struct {
 // fuseAttention lowers every attention it understands. One it leaves alone is
 // reported with the reason: its scores will be stored.
 func fuseAttention(c *Context) (Result, error) {
-	a := &attention{c: c, e: ir.NewEdit(c.Graph), classes: map[string]*classified{}, position: map[*ir.Node]int{}}
+	a := &attention{c: c, e: ir.NewEdit(c.Graph), classes: map[string]*classified{}, reported: map[string]bool{}, position: map[*ir.Node]int{}}
 	for i, n := range c.Graph.Nodes {
 		a.position[n] = i
 	}
@@ -73,7 +74,16 @@ func (a *attention) markBackward() {
 
 func hasSquareMask(n *ir.Node) bool { return len(n.In) > 3 && n.In[3] != nil && square(n.In[3]) }
 
-// report says why an attention is not fused, or why its mask stays a tensor.
+// reportMask says why a mask stays a tensor, once for all attentions that
+// share it.
+func (a *attention) reportMask(n *ir.Node, why string) {
+	if !a.reported[why] {
+		a.reported[why] = true
+		a.report(n, "the mask of the attention stays a tensor of queries by keys: %s", why)
+	}
+}
+
+// report says why an attention is not fused.
 func (a *attention) report(n *ir.Node, format string, args ...any) {
 	a.c.warn(&diag.Diagnostic{ID: "attention", Loc: n.DiagLoc(), Message: fmt.Sprintf(format, args...)})
 }
@@ -86,7 +96,7 @@ func (a *attention) standard(n *ir.Node) error {
 			return
 		}
 		if why := a.standardMask(b, n, f); why != "" {
-			a.report(n, "the mask of the attention stays a tensor of queries by keys: %s", why)
+			a.reportMask(n, why)
 		}
 	})
 	switch {
@@ -103,16 +113,15 @@ func (a *attention) standard(n *ir.Node) error {
 
 // standardMask makes the mask of a lowered node what its class says.
 func (a *attention) standardMask(b *ir.Builder, n *ir.Node, f *ops.FlashForm) string {
-	for _, name := range []string{"is_causal", "left_window_size", "right_window_size"} {
-		if n.Int(name, -1) > 0 || n.Int(name, -1) == 0 && name != "is_causal" {
-			return "the node is causal or has a window besides"
-		}
-	}
+	bounded := n.Int("is_causal", 0) != 0 || n.Int("left_window_size", -1) >= 0 || n.Int("right_window_size", -1) >= 0
 	need := maskNeed{parts: []mask.Part{{V: f.Mask, Low: math.Inf(-1)}}, scores: f.Q.Type.DType, zeroRows: true}
 	q := f.Q.Type.Shape.Dims
 	c := a.classify(need, ir.Dims(q[0], q[1], q[2], f.K.Type.Shape.Dims[2]))
-	if c.why != "" {
+	switch {
+	case c.why != "":
 		return c.why
+	case bounded && (c.class.Lo != nil || c.class.Hi != nil || c.class.Empty && !math.IsInf(c.class.Hidden, -1)):
+		return "the node is causal or has a window besides"
 	}
 	return a.apply(b, c, need, f)
 }

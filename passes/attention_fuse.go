@@ -161,7 +161,7 @@ func (a *attention) masks(b *ir.Builder, m *attnmatch.Match, f *ops.FlashForm) (
 		return why
 	}
 	if square(f.Mask) {
-		a.report(m.Softmax, "the mask of the attention stays a tensor of queries by keys: %s", why)
+		a.reportMask(m.Softmax, why)
 	}
 	return ""
 }
@@ -230,6 +230,17 @@ func (a *attention) deliver(b *ir.Builder, x, old *ir.Value, swapped bool, dims 
 		x = b.Op("Reshape", []*ir.Value{x, shape})
 		x.Type = old.Type
 	}
+	return a.replace(old, x)
+}
+
+// replace lets the readers of old read x, which a node made here. An output of
+// the graph keeps its name.
+func (a *attention) replace(old, x *ir.Value) error {
+	if old.IsOutput() {
+		name := old.Name
+		old.Name = a.c.Graph.Fresh(name + "_unfused")
+		x.Name = name
+	}
 	return a.e.ReplaceUses(old, x)
 }
 
@@ -269,7 +280,7 @@ func (a *attention) deliverKV(b *ir.Builder, x, old *ir.Value, swapped bool, dim
 	if x.Type.Shape.Dims[1].Equal(dims[1]) {
 		return a.deliver(b, x, old, swapped, dims)
 	}
-	return a.e.ReplaceUses(groupSum(old, swapped, dims), x)
+	return a.replace(groupSum(old, swapped, dims), x)
 }
 
 // reduced reports whether the gradients of keys and values are summed over

@@ -187,6 +187,23 @@ func TestAttentionForms(t *testing.T) {
 	}
 }
 
+// An output of the graph that the attention makes keeps its name.
+func TestAttentionOutput(t *testing.T) {
+	m := attentionModel(t, `s = MatMul (q, kt) p = Softmax (s) y = MatMul (p, v)`)
+	for _, n := range m.Graph.Nodes {
+		if n.Out[0].Name == "y" {
+			m.Graph.Outputs[0] = n.Out[0]
+		}
+	}
+	c := &Context{Model: m, Graph: m.Graph, Options: Options{}}
+	if err := (&Runner{}).RunUntil(c, Analyze); err != nil {
+		t.Fatal(err)
+	}
+	if y := c.Graph.Outputs[0]; y.Name != "y" || y.Def.Op != "FlashAttention" {
+		t.Errorf("the output is %q of %s", y.Name, y.Def)
+	}
+}
+
 // sameValues compares outputs to a share of the largest element.
 func sameValues(t *testing.T, got, want map[string]ir.Datum, tolerance float64) {
 	t.Helper()

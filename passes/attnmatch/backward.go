@@ -75,22 +75,21 @@ func canon(v *ir.Value) (base *ir.Value, swapped bool) {
 
 // isProduct reports whether n multiplies matrices, perhaps turned and scaled.
 func isProduct(n *ir.Node) bool {
-	return is(n, "MatMul") || n.Domain == ir.MsDomain && n.Op == "FusedMatMul" &&
+	return is(n, "MatMul") || is(n, "Gemm") && len(n.In) == 2 || isFused(n) &&
 		n.Int("transBatchA", 0) == 0 && n.Int("transBatchB", 0) == 0
 }
 
+func isFused(n *ir.Node) bool { return n.Domain == ir.MsDomain && n.Op == "FusedMatMul" }
+
 // alpha is the number by which a product multiplies its result.
 func alpha(n *ir.Node) float64 {
-	if n.Domain == ir.OnnxDomain {
-		return 1
-	}
 	return float64(n.Float("alpha", 1))
 }
 
 // turned reports whether a product reads an operand with its last two axes
 // swapped.
 func turned(n *ir.Node, port int) bool {
-	return n.Domain == ir.MsDomain && n.Int([]string{"transA", "transB"}[port], 0) != 0
+	return n.Int([]string{"transA", "transB"}[port], 0) != 0
 }
 
 // transposed reports whether a product reads the elements of v at a port, with

@@ -86,7 +86,7 @@ func reachesProduct(v *ir.Value, depth int) bool {
 	if n == nil || depth == 0 {
 		return false
 	}
-	if n.Domain == ir.MsDomain && n.Op == "FusedMatMul" {
+	if isFused(n) {
 		return n.In[0].Init == nil && n.In[1].Init == nil
 	}
 	if n.Domain != ir.OnnxDomain {
