@@ -15,7 +15,7 @@ var _ = ir.Register(ir.Op{
 	},
 	Axes:      ir.FollowAll,
 	Cost:      ir.PointwiseCost(1),
-	Grad:      ir.NoGrad("it accumulates gradients, none flow through it"),
+	Grad:      ir.NoGrad("not derived: it accumulates gradients, none are meant to flow through it"),
 	Recompute: ir.Never("it adds to a buffer in place, which must happen once in a step"),
 	Eval: func(c *ir.EvalCtx) error {
 		t, err := accumulate(c, !flagOf(c.In(2), true), false)

@@ -32,7 +32,7 @@ var _ = ir.Register(ir.Op{
 		read, write := c.Traffic()
 		return ir.Cost{FLOPs: ir.Elems(c.InShape(0)), Read: read, Write: write, DType: c.InDType(0)}
 	},
-	Grad:      ir.NoGrad("it accumulates gradients, none flow through it"),
+	Grad:      ir.NoGrad("not derived: it accumulates gradients, none are meant to flow through it"),
 	Recompute: ir.Never("it adds to a buffer in place, which must happen once in a step"),
 	Eval: func(c *ir.EvalCtx) error {
 		t, err := accumulate(c, false, flagOf(c.In(2), false))

@@ -112,7 +112,9 @@ func classWeightGrad(c *ir.GradCtx, logProb, ignore *ir.Value) *ir.Value {
 		term = c.Op("Where", []*ir.Value{counted, term, c.Scalar(work, 0)})
 	}
 	term = c.Mul(term, lossScale(c.Builder, c.Node, c.Cast(c.OutGrad(0), work), weight))
-	hot := c.Op("OneHot", []*ir.Value{c.Cast(c.Reshape(safe, -1), ir.Int64), c.ShapeOf(weights), c.Const(ir.FromFloats(work, []float64{0, 1}, 2))})
+	// In float: ONNX Runtime makes no one-hot doubles.
+	hot := c.Op("OneHot", []*ir.Value{c.Cast(c.Reshape(safe, -1), ir.Int64), c.ShapeOf(weights), c.Const(ir.FromFloats(ir.Float, []float64{0, 1}, 2))})
+	hot = c.Cast(hot, work)
 	sum := c.MatMul(c.Reshape(term, 1, -1), hot)
 	return c.Cast(c.ReshapeLike(sum, weights), weights.Type.DType)
 }

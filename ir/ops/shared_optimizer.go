@@ -9,7 +9,7 @@ import (
 )
 
 // noOptimizerGrad is the reason optimizers are not differentiated.
-const noOptimizerGrad = "an optimizer step uses gradients, none flow through it"
+const noOptimizerGrad = "not derived: an optimizer step uses gradients, none are meant to flow through it"
 
 // optimizerState is the reason optimizers are not cloned.
 const optimizerState = "it advances weights or optimizer state, which must happen once in a step"

@@ -165,7 +165,9 @@ func crossEntropyGradFunction(b *ir.Builder, n *ir.Node, in []*ir.Value) []*ir.V
 	e := b.Op("Exp", []*ir.Value{b.Sub(x, b.ReduceMax(x, true, 1))})
 	p := b.Div(e, b.ReduceSum(e, true, 1))
 	classes := b.Op("Gather", []*ir.Value{b.Op("Shape", []*ir.Value{x}), b.Int64s(1)})
-	hot := b.Op("OneHot", []*ir.Value{b.Cast(safe, ir.Int64), classes, b.Const(ir.FromFloats(work, []float64{0, 1}, 2))}, ir.IntAttr("axis", 1))
+	// In float: ONNX Runtime makes no one-hot doubles.
+	hot := b.Op("OneHot", []*ir.Value{b.Cast(safe, ir.Int64), classes, b.Const(ir.FromFloats(ir.Float, []float64{0, 1}, 2))}, ir.IntAttr("axis", 1))
+	hot = b.Cast(hot, work)
 	return []*ir.Value{b.Cast(b.Mul(b.Sub(p, hot), b.Unsqueeze(factor, 1)), at(1).Type.DType)}
 }
 
