@@ -189,3 +189,24 @@ func TestNoRungHoldsMoreThanTheHost(t *testing.T) {
 		t.Error("no rung swaps")
 	}
 }
+
+// Half of what waits would fill the host. What is cheap to make again must not
+// take its place: with every copy at its price the costly half goes there.
+func TestTheHostIsForWhatIsDearToRecompute(t *testing.T) {
+	const n = 16
+	p := chain(n, 1000, 50, 4000) // copies both ways take 2000
+	p.HostBytes = n * 1000
+	l, err := p.Search(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	least := l.Rungs[0]
+	for _, r := range l.Rungs {
+		if r.Peak < least.Peak {
+			least = r
+		}
+	}
+	if limit := int64(n * 1000 / 2); least.Peak > limit || least.Extra > 2*n*50 {
+		t.Errorf("least peak %d of %d with %d extra", least.Peak, 2*n*1000, least.Extra)
+	}
+}

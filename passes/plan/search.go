@@ -33,7 +33,7 @@ type Ladder struct {
 }
 
 // Search walks from keeping everything to the least memory it finds, along
-// three paths (copies and recomputation together, and each alone), and returns
+// four paths (copies and recomputation together, twice, and each alone), and returns
 // every plan on the way. Work is bounded by a count of plans, never by time.
 func (p *Problem) Search(opt Options) (*Ladder, error) {
 	if err := p.Validate(); err != nil {
@@ -46,7 +46,7 @@ func (p *Problem) Search(opt Options) (*Ladder, error) {
 	canSwap := !opt.NoSwap && p.HostBytes > 0 && p.OutRate > 0 && p.InRate > 0
 	paths := []walker{{swap: canSwap, remat: !opt.NoRecompute}}
 	if canSwap && !opt.NoRecompute {
-		paths = append(paths, walker{swap: true}, walker{remat: true})
+		paths = append(paths, walker{swap: true, remat: true, dear: true}, walker{swap: true}, walker{remat: true})
 	}
 	var l Ladder
 	if s, err := p.build(f, p.keepAll()); err == nil {
@@ -74,6 +74,7 @@ type walker struct {
 	f           *facts
 	opt         Options
 	swap, remat bool
+	dear        bool // every copy has its price: the host is for what is dear to recompute
 	choice      []Choice
 	hostUsed    int64
 	outBusy     int64   // time of all copies out so far
@@ -208,7 +209,7 @@ func (w *walker) cheapest(t int) (best option, ok bool) {
 func (w *walker) swapCost(bytes int64) int64 {
 	both := w.p.outTime(bytes) + w.p.inTime(bytes)
 	forward := w.total / 3 // the backward pass takes about twice the forward's time
-	if w.outBusy+w.p.outTime(bytes) < forward*9/10 {
+	if !w.dear && w.outBusy+w.p.outTime(bytes) < forward*9/10 {
 		return both / 64
 	}
 	return both
