@@ -210,13 +210,13 @@ void flash_attention_grad(Stream& st, const T* dy, const T* q, const T* k, const
     for (int64_t e = 0; e < f.e; e++) sum += to<A>(dy[row * f.e + e]) * to<A>(y[row * f.e + e]);
     delta[row] = sum;
     A top = A(0);
-    if constexpr (!std::is_same<M, bool>::value)
-      if (mask != nullptr) {
-        int64_t i = row % f.s, h = row / f.s % f.h, b = row / f.s / f.h, hi = f.end_key(i, f.offset);
-        top = -infinity<A>();
-        for (int64_t j = f.first_key(i, f.offset); j < hi; j++)
-          if (!seg.apart(b, i, j)) top = max_of(top, flash_bias<A>(mask[b * ms[0] + h * ms[1] + i * ms[2] + j * ms[3]]));
-      }
+    // Not "if constexpr": nvcc's device lambdas may not capture inside of one.
+    if (!std::is_same<M, bool>::value && mask != nullptr) {
+      int64_t i = row % f.s, h = row / f.s % f.h, b = row / f.s / f.h, hi = f.end_key(i, f.offset);
+      top = -infinity<A>();
+      for (int64_t j = f.first_key(i, f.offset); j < hi; j++)
+        if (!seg.apart(b, i, j)) top = max_of(top, flash_bias<A>(mask[b * ms[0] + h * ms[1] + i * ms[2] + j * ms[3]]));
+    }
     peak[row] = top;
   });
   int64_t per_query = 2 * f.d + f.e + kFlashTile;
