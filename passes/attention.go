@@ -30,7 +30,7 @@ type attention struct {
 	classes  map[string]*classified
 	position map[*ir.Node]int
 	reported map[string]bool // reasons given why masks stay tensors
-	marked   bool // the nodes of a traced backward pass are
+	marked   bool            // the nodes of a traced backward pass are
 	lowered  int
 	left     int
 }
