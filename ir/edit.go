@@ -171,6 +171,37 @@ func (e *Edit) RemoveInit(v *Value) error {
 	return fmt.Errorf("BUG: %q is no initializer", v.Name)
 }
 
+// Reorder puts the graph's nodes in another order: the same nodes, each after
+// those it reads from; an error, and no change, if that does not hold.
+func (e *Edit) Reorder(nodes []*Node) error {
+	if len(nodes) != len(e.g.Nodes) {
+		return fmt.Errorf("an order of %d nodes for a graph of %d", len(nodes), len(e.g.Nodes))
+	}
+	at := make(map[*Node]int, len(nodes))
+	for i, n := range nodes {
+		at[n] = i
+	}
+	for _, n := range e.g.Nodes {
+		i, ok := at[n]
+		if !ok {
+			return fmt.Errorf("the new order lacks %s", n)
+		}
+		for _, vs := range [][]*Value{n.In, n.Captures} {
+			for _, v := range vs {
+				if v == nil || v.Def == nil || v.Def.Graph != e.g {
+					continue
+				}
+				if j, ok := at[v.Def]; !ok || j >= i {
+					return fmt.Errorf("the new order has %s before %s, which it reads from", n, v.Def)
+				}
+			}
+		}
+	}
+	e.g.Nodes = nodes
+	e.changes++
+	return nil
+}
+
 // Rename gives v a name that no value of the graph has any more; the name of
 // a removed value may be taken over.
 func (e *Edit) Rename(v *Value, name string) {

@@ -18,11 +18,13 @@ var costPass = Pass{
 			return Result{}, err
 		}
 		c.Problem, c.Origin = p, o
-		total := int64(0)
-		for _, op := range p.Ops {
-			total += op.Time
+		if c.Metrics.PeakUnplanned == 0 { // of the file's own order: before schedule
+			base, err := p.Build(p.Initial())
+			if err != nil {
+				return Result{}, err
+			}
+			c.Metrics.PeakUnplanned, c.Metrics.UnplannedTime = c.Metrics.Persistent+base.Peak, base.Time
 		}
-		c.Metrics.UnplannedTime = total
 		return Result{Stats: []ir.KV{stat("ops", len(p.Ops)), stat("tensors", len(p.Tensors))}}, nil
 	},
 }

@@ -42,6 +42,7 @@ var livenessPass = Pass{
 		}
 		c.Live = live
 		c.Metrics.Persistent = live.Persistent()
+		c.Metrics.OutputBytes = 0
 		count := map[ir.Class]int{}
 		for i := range live.Storages {
 			s := &live.Storages[i]

@@ -20,6 +20,7 @@ var Pipeline = []*Pass{
 	&cleanupPass,
 	&livenessPass,
 	&costPass,
+	&schedulePass,
 	&planPass,
 	&rewritePass,
 	&placePass,

@@ -18,6 +18,7 @@ var planPass = Pass{
 	Stage: Plan,
 	After: []Edge{
 		{"cost", "decisions weigh time against bytes"},
+		{"schedule", "lifetimes follow from the order"},
 		{"liveness", "candidates are storages that wait between forward and backward"},
 	},
 	Run: runPlan,
@@ -31,12 +32,6 @@ func runPlan(c *Context) (Result, error) {
 		return Result{}, err
 	}
 	c.Ladder = ladder
-	base, err := c.Problem.Build(c.Problem.Initial())
-	if err != nil {
-		return Result{}, err
-	}
-	c.Metrics.PeakUnplanned = c.Metrics.Persistent + base.Peak
-	c.Metrics.UnplannedTime = base.Time
 	c.Metrics.HostBudget = c.hostBudget()
 	budget := c.Options.Budget.Limit(c.Metrics.Persistent+c.Metrics.OutputBytes, c.Metrics.PeakUnplanned)
 	c.Metrics.Budget = budget
