@@ -356,7 +356,7 @@ func TestB24HostSlotsHaveLives(t *testing.T) {
 	}
 	c := plannedEqualsPlain(t, func() *ir.Model {
 		return text(t, `g () => (float u1, float u2, float d1, float d2, float w1, float w2, float v1, float v2) { `+one(1)+one(2)+` }`)
-	}, setup{})
+	}, setup{asIs: true})
 	if moved := movedOut(c.Program); moved["r1"] != 16384 || moved["r2"] != 16384 {
 		t.Fatalf("moved out %v: the case shows too little", moved)
 	}
@@ -377,15 +377,15 @@ func TestB24HostSlotsHaveLives(t *testing.T) {
 
 func TestB25HostArenaIsTheSumOfItsSlots(t *testing.T) {
 	const MiB = 1 << 20
-	c := tightest(t, func() *ir.Model { return text(t, waits(96*MiB/4, 36*MiB/4, 9*MiB/4)) }, setup{})
+	c := tightest(t, func() *ir.Model { return text(t, waits(96*MiB/4, 36*MiB/4, 9*MiB/4)) }, setup{asIs: true})
 	if c.Metrics.HostPeak != 141*MiB {
 		t.Errorf("the host arena takes %d bytes, want 141 MiB", c.Metrics.HostPeak)
 	}
-	less := tightest(t, func() *ir.Model { return text(t, waits(96*MiB/4, 36*MiB/4, 9*MiB/4)) }, setup{host: 100 * MiB})
+	less := tightest(t, func() *ir.Model { return text(t, waits(96*MiB/4, 36*MiB/4, 9*MiB/4)) }, setup{asIs: true, host: 100 * MiB})
 	if less.Metrics.HostPeak > 100*MiB || less.Metrics.Peak <= c.Metrics.Peak {
 		t.Errorf("with 100 MiB of host memory: %d on the host, %d on the device (%d with more)", less.Metrics.HostPeak, less.Metrics.Peak, c.Metrics.Peak)
 	}
-	_, _, err := compile(t, text(t, waits(96*MiB/4, 36*MiB/4, 9*MiB/4)), setup{host: 100 * MiB, budget: fmt.Sprint(c.Metrics.Peak)})
+	_, _, err := compile(t, text(t, waits(96*MiB/4, 36*MiB/4, 9*MiB/4)), setup{asIs: true, host: 100 * MiB, budget: fmt.Sprint(c.Metrics.Peak)})
 	if err == nil || !strings.Contains(err.Error(), "100.00 MiB") {
 		t.Errorf("the refusal does not say that host memory is short: %v", err)
 	}

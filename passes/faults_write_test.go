@@ -157,7 +157,7 @@ func TestB39ImportedDomains(t *testing.T) {
 		}
 		return m
 	}
-	c := tightest(t, func() *ir.Model { return parse(8) }, setup{})
+	c := tightest(t, func() *ir.Model { return parse(8) }, setup{asIs: true})
 	if len(movedOut(c.Program)) == 0 {
 		t.Fatal("nothing is moved: the case shows too little")
 	}
@@ -390,7 +390,7 @@ func TestSmallestBudget(t *testing.T) {
 // failed one leaves no error behind for the next launch and names host memory.
 func TestB25PinnedMemoryInTheProgram(t *testing.T) {
 	const MiB = 1 << 20
-	c := tightest(t, func() *ir.Model { return text(t, waits(96*MiB/4, 36*MiB/4, 9*MiB/4)) }, setup{})
+	c := tightest(t, func() *ir.Model { return text(t, waits(96*MiB/4, 36*MiB/4, 9*MiB/4)) }, setup{asIs: true})
 	files := artifactsOf(t, c)
 	plan, err := planfile.Decode(files["plan.json"])
 	if err != nil {

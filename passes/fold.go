@@ -43,13 +43,17 @@ func foldConstants(c *Context) (int, error) {
 		if n.Decl == nil || n.Op == "Constant" && n.Domain == ir.OnnxDomain || !foldable(n) {
 			continue
 		}
-		t := knownOutput(n)
-		if t == nil || !c.spend() {
+		known := knownOutputs(n)
+		if known == nil || !c.spend() {
 			continue
 		}
-		with := b.Const(t)
-		if err := b.Edit.ReplaceUses(n.Out[0], with); err != nil {
-			return folded, err
+		for i, t := range known {
+			if t == nil {
+				continue
+			}
+			if err := b.Edit.ReplaceUses(n.Out[i], b.Const(t)); err != nil {
+				return folded, err
+			}
 		}
 		folded++
 	}
@@ -57,31 +61,39 @@ func foldConstants(c *Context) (int, error) {
 	return folded, nil
 }
 
-// foldable reports whether n is pure with one output that is no graph output.
+// foldable reports whether n is pure, somebody reads it, and none of its
+// outputs is a graph output.
 func foldable(n *ir.Node) bool {
 	pure, _ := n.Decl.Recompute.OK()
-	return pure && len(n.Out) == 1 && n.Out[0] != nil && !n.Out[0].IsOutput() && len(n.Subgraphs()) == 0 && len(n.Out[0].Uses()) > 0
+	if !pure || len(n.Subgraphs()) > 0 {
+		return false
+	}
+	read := false
+	for _, v := range n.Out {
+		if v != nil && v.IsOutput() {
+			return false
+		}
+		read = read || v != nil && len(v.Uses()) > 0
+	}
+	return read
 }
 
-// knownOutput is the value of n's output where it is known and small.
-func knownOutput(n *ir.Node) *ir.Tensor {
-	out := n.Out[0]
-	dims, static := out.Type.Shape.Static()
-	if !static || out.Type.Kind != ir.TensorKind || ir.Elems(dims) > foldLimit {
-		return nil
-	}
-	if out.Ints != nil && !readsParameter(n) && (out.Type.DType.IsInt() || out.Type.DType == ir.Bool) {
-		vals := make([]int64, len(out.Ints))
-		for i, d := range out.Ints {
-			v, ok := d.Int()
-			if !ok {
-				return nil
-			}
-			vals[i] = v
+// knownOutputs is the values of n's outputs (nil for absent ones) where all
+// are known and small, else nil.
+func knownOutputs(n *ir.Node) []*ir.Tensor {
+	out := make([]*ir.Tensor, len(n.Out))
+	for i, v := range n.Out {
+		if v == nil {
+			continue
 		}
-		return ir.FromInts(out.Type.DType, vals, dims...)
+		if !readsParameter(n) {
+			out[i] = knownInts(v)
+		}
+		if out[i] == nil {
+			return evaluate(n)
+		}
 	}
-	return evaluate(n)
+	return out
 }
 
 // readsParameter reports whether n reads a floating-point initializer of more
@@ -93,8 +105,39 @@ func readsParameter(n *ir.Node) bool {
 	})
 }
 
+// knownInts is the elements of v that inference knows, nil if it does not.
+func knownInts(v *ir.Value) *ir.Tensor {
+	dims, static := smallDims(v)
+	if !static || v.Ints == nil || !v.Type.DType.IsInt() && v.Type.DType != ir.Bool {
+		return nil
+	}
+	vals := make([]int64, len(v.Ints))
+	for i, d := range v.Ints {
+		n, ok := d.Int()
+		if !ok {
+			return nil
+		}
+		vals[i] = n
+	}
+	return ir.FromInts(v.Type.DType, vals, dims...)
+}
+
+// smallDims is the static dims of a tensor that may be folded.
+func smallDims(v *ir.Value) ([]int64, bool) {
+	dims, static := v.Type.Shape.Static()
+	return dims, static && v.Type.Kind == ir.TensorKind && ir.Elems(dims) <= foldLimit
+}
+
 // evaluate runs n if all its inputs are constants that training cannot change.
-func evaluate(n *ir.Node) *ir.Tensor {
+func evaluate(n *ir.Node) []*ir.Tensor {
+	for _, v := range n.Out {
+		if v == nil {
+			continue
+		}
+		if _, small := smallDims(v); !small {
+			return nil
+		}
+	}
 	in := make([]ir.Datum, len(n.In))
 	for i, v := range n.In {
 		if v == nil {
@@ -112,15 +155,22 @@ func evaluate(n *ir.Node) *ir.Tensor {
 	if len(in) == 0 {
 		return nil
 	}
-	out, err := ir.EvalNode(ir.NewEvalCtx(n, in))
-	if err != nil || len(out) != 1 {
+	made, err := ir.EvalNode(ir.NewEvalCtx(n, in))
+	if err != nil {
 		return nil // left to run time, which reports it
 	}
-	t, _ := out[0].(*ir.Tensor)
-	if t == nil || !t.Type().Equal(n.Out[0].Type) {
-		return nil
+	out := make([]*ir.Tensor, len(n.Out))
+	for i, v := range n.Out {
+		if v == nil {
+			continue
+		}
+		t, ok := made[i].(*ir.Tensor)
+		if !ok || t == nil || !t.Type().Equal(v.Type) {
+			return nil
+		}
+		out[i] = t
 	}
-	return t
+	return out
 }
 
 // removeDead takes out nodes whose results nothing reads, last to first, and

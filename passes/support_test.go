@@ -25,6 +25,7 @@ type setup struct {
 	host   int64  // host budget; noHost for none at all, 0 for the profile's
 	strict bool
 	wrt    []string // what to train
+	asIs   bool     // the execution order stays that of the file
 	whole  bool     // the scores of a loss head stay whole, however large
 }
 
@@ -38,6 +39,9 @@ func (s setup) options(t testing.TB) passes.Options {
 		t.Fatal(err)
 	}
 	o := passes.Options{Train: s.train != "", Loss: s.train, Dims: s.dims, Strict: s.strict, Wrt: s.wrt, Device: dev, HostBudget: -1}
+	if s.asIs {
+		o.Debug = passes.Debug{"schedule": {Off: true, Limit: -1}}
+	}
 	if s.whole {
 		o.HeadBytes = math.MaxInt64
 	}
