@@ -156,8 +156,8 @@ func (a *attention) masks(b *ir.Builder, m *attnmatch.Match, f *ops.FlashForm) (
 	if c.class != nil && c.class.Empty && math.IsInf(c.class.Hidden, -1) && !m.Guarded {
 		return why
 	}
-	kept := a.keptMask(b, m, f, q)
-	if kept != "" {
+	full := c.class != nil && !c.class.Empty // every query sees a key
+	if kept := a.keptMask(b, m, f, q, full); kept != "" {
 		return why
 	}
 	if square(f.Mask) {
@@ -169,8 +169,11 @@ func (a *attention) masks(b *ir.Builder, m *attnmatch.Match, f *ops.FlashForm) (
 // keptMask gives the operator the masks as the tensors they are: the sum of
 // those that are added, or one that replaces scores. why says what is in the
 // way of the same values.
-func (a *attention) keptMask(b *ir.Builder, m *attnmatch.Match, f *ops.FlashForm, scores ir.Shape) (why string) {
+func (a *attention) keptMask(b *ir.Builder, m *attnmatch.Match, f *ops.FlashForm, scores ir.Shape, full bool) (why string) {
 	for _, p := range m.Masks {
+		if p.V.Type.DType.IsFloat() && !full && !m.Guarded && mask.Infinite(p.V, scores) {
+			return "a query may see no key"
+		}
 		if p.V.Type.Shape.Rank() > 4 || !mask.Fits(p.V, scores) {
 			return "the mask does not fit"
 		}
@@ -189,7 +192,7 @@ func (a *attention) keptMask(b *ir.Builder, m *attnmatch.Match, f *ops.FlashForm
 	switch {
 	case mask.Low(m.Type, p.Low) && mask.Absorbs(m.Type, p.Low):
 		f.Attrs = append(f.Attrs, ir.IntAttr("empty_rows", 2))
-	case !math.IsInf(p.Low, -1) || !m.Guarded:
+	case !math.IsInf(p.Low, -1) || !m.Guarded && !full:
 		return "a query may see no key"
 	}
 	if f.Mask = p.V; p.Not {

@@ -59,6 +59,12 @@ var attentionForms = []attentionForm{
 	{"tanh that is no cap", `s = MatMul (q, kt) d = Div (s, two) t = Tanh (d) u = Mul (t, c) p = Softmax (u) y = MatMul (p, v)`, false, "", "no cap"},
 	{"grouped heads", `ku = Unsqueeze (kg, a2) ke = Expand (ku, five) kr = Reshape (ke, r4v) k2 = Transpose<perm=[0,1,3,2]> (kr) vu = Unsqueeze (vg, a2) ve = Expand (vu, five) vr = Reshape (ve, r4v)
 		s = MatMul (q, k2) m = Add (s, causal) p = Softmax (m) y = MatMul (p, vr)`, true, "is_causal=2 scale=1 groups=2", ""},
+	{"one head of keys", `k1 = Slice (k, zero1, a1, a1) v1 = Slice (v, zero1, a1, a1) kt1 = Transpose<perm=[0,1,3,2]> (k1) s = MatMul (q, kt1) m = Add (s, causal) p = Softmax (m) y = MatMul (p, v1)`, true, "is_causal=2 scale=1 groups=1", ""},
+	{"turned and scaled by the product", `s = com.microsoft.FusedMatMul<transB=1, alpha=0.25> (q, k) m = Add (s, causal) p = Softmax (m) y = MatMul (p, v)`, true, "is_causal=2 scale=0.25", ""},
+	{"strictly before by -inf", `n = Less (j, i) neg = Where (n, fzero, inf) s = MatMul (q, kt) m = Add (s, neg) p = Softmax (m) y0 = MatMul (p, v) nan = IsNaN (y0) y = Where (nan, fzero, y0)`, false, "", "which makes NaN"},
+	{"strictly before, guarded", `n = Less (j, i) neg = Where (n, fzero, inf) s = MatMul (q, kt) m = Add (s, neg) p = Softmax (m) g = IsNaN (p) p0 = Where (g, fzero, p) y = MatMul (p0, v)`, true, "scale=1 mask", "cannot express"},
+	{"one ahead", `i2 = Add (i, one) n = LessOrEqual (j, i2) s = MatMul (q, kt) m = Where (n, s, low) p = Softmax (m) y = MatMul (p, v)`, true, "right_window_size=1 scale=1", ""},
+	{"window", `i2 = Sub (i, one) n = LessOrEqual (i2, j) b = And (n, seen) s = MatMul (q, kt) m = Where (b, s, low) p = Softmax (m) y = MatMul (p, v)`, true, "is_causal=2 left_window_size=1 scale=1", ""},
 	{"dropout of nothing", `s = MatMul (q, kt) p = Softmax (s) d = Dropout (p, fzero, yes) y = MatMul (d, v)`, true, "scale=1", ""},
 	{"dropout", `s = MatMul (q, kt) p = Softmax (s) d = Dropout (p, c, yes) y = MatMul (d, v)`, false, "", "at random"},
 	{"weights are read", `s = MatMul (q, kt) p = Softmax (s) y0 = MatMul (p, v) z = ReduceSum (p, last) y = Add (y0, z)`, false, "", "read"},
@@ -68,11 +74,11 @@ var attentionForms = []attentionForm{
 }
 
 func attentionText(nodes string) string {
-	return fmt.Sprintf(`<ir_version: 10, opset_import: ["" : 18]> g (float[2,6,32] x, int64[2,6] pad, float[2,1,6,6] free) => (loss)
+	return fmt.Sprintf(`<ir_version: 10, opset_import: ["" : 18, "com.microsoft" : 1]> g (float[2,6,32] x, int64[2,6] pad, float[2,1,6,6] free) => (loss)
 	<float[32,32] wq = ["elided": ""], float[32,32] wk = ["elided": ""], float[32,32] wv = ["elided": ""], float[32,16] wkg = ["elided": ""], float[32,16] wvg = ["elided": ""], float[8,8] w8 = ["elided": ""],
 	 float c = {0.5}, float two = {2}, float fzero = {0}, float fone = {1}, float low = {-3.4028234663852886e38}, float inf = {-inf}, float tenthousand = {-10000},
 	 int64[4] split = {0, 0, -1, 8}, int64[3] r3 = {8, 6, 8}, int64[3] rt = {8, 8, 6}, int64[3] rp = {8, 6, 6}, int64[4] r4 = {2, 4, 6, 6}, int64[4] ry = {2, 4, 6, 8}, int64[4] r4v = {2, 4, 6, 8}, int64[5] five = {2, 2, 2, 6, 8},
-	 int64[1] a0 = {0}, int64[1] a1 = {1}, int64[1] a2 = {2}, int64[1] last = {-1}, int64 zero = {0}, int64 one = {1}, int64 six = {6}, int64[4] full = {2, 1, 6, 6}, bool yes = {1}>
+	 int64[1] a0 = {0}, int64[1] zero1 = {0}, int64[1] a1 = {1}, int64[1] a2 = {2}, int64[1] last = {-1}, int64 zero = {0}, int64 one = {1}, int64 six = {6}, int64[4] full = {2, 1, 6, 6}, bool yes = {1}>
 	{ xq = MatMul (x, wq) xk = MatMul (x, wk) xv = MatMul (x, wv) q4 = Reshape (xq, split) k4 = Reshape (xk, split) v4 = Reshape (xv, split)
 	  q = Transpose<perm=[0,2,1,3]> (q4) k = Transpose<perm=[0,2,1,3]> (k4) v = Transpose<perm=[0,2,1,3]> (v4) kt = Transpose<perm=[0,2,3,1]> (k4)
 	  xkg = MatMul (x, wkg) xvg = MatMul (x, wvg) kg4 = Reshape (xkg, split) vg4 = Reshape (xvg, split) kg = Transpose<perm=[0,2,1,3]> (kg4) vg = Transpose<perm=[0,2,1,3]> (vg4)
@@ -184,6 +190,71 @@ func TestAttentionForms(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestAttentionTraced fuses forward and backward written as one graph.
+func TestAttentionTraced(t *testing.T) {
+	const forward = `i1 = Range (zero, six, one) i = Unsqueeze (i1, a1) j = Unsqueeze (i1, a0) seen = LessOrEqual (j, i) causal = Where (seen, fzero, low) `
+	const added = forward + `kt = Transpose<perm=[0,1,3,2]> (k) s = MatMul (q, kt) t = Mul (s, c) m = Add (t, causal) p = Softmax (m) y = MatMul (p, v) `
+	const tail = ` dsc = Mul (ds, c) dq = MatMul (dsc, k) qt = Transpose<perm=[0,1,3,2]> (q) dkt = MatMul (qt, dsc) dk = Transpose<perm=[0,1,3,2]> (dkt) `
+	const back = `pt = Transpose<perm=[0,1,3,2]> (p) dv = MatMul (pt, dy) vt = Transpose<perm=[0,1,3,2]> (v) dp = MatMul (dy, vt) `
+	const whole = `pd = Mul (p, dp) z = ReduceSum (pd, last) pz = Mul (z, p) ds = Sub (pd, pz) `
+	for _, c := range []struct {
+		name, nodes string
+		fused       bool
+	}{
+		{"as traced", added + back + whole + tail, true},
+		{"difference first", added + back + `pd = Mul (dp, p) z = ReduceSum (pd, last) d = Sub (dp, z) ds = Mul (p, d) ` + tail, true},
+		{"scores' gradient turned", added + back + whole + `dsc = Mul (ds, c) dq = MatMul (dsc, k) dst = Transpose<perm=[0,1,3,2]> (dsc) dk = MatMul (dst, q) `, true},
+		{"operators of ONNX Runtime", added + `dv = com.microsoft.FusedMatMul<transA=1> (p, dy) dp = com.microsoft.FusedMatMul<transB=1> (dy, v) ds = com.microsoft.SoftmaxGrad_13<axis=-1> (dp, p)
+			dq = com.microsoft.FusedMatMul<transB=1, alpha=0.5> (ds, kt) dkt = com.microsoft.FusedMatMul<transA=1, alpha=0.5> (q, ds) dk = Transpose<perm=[0,1,3,2]> (dkt) `, true},
+		{"mask that replaces", forward + `kt = Transpose<perm=[0,1,3,2]> (k) s = MatMul (q, kt) t = Mul (s, c) m = Where (seen, t, low) p = Softmax (m) y = MatMul (p, v) ` + back +
+			`pd = Mul (p, dp) z = ReduceSum (pd, last) pz = Mul (z, p) d0 = Sub (pd, pz) ds = Where (seen, d0, fzero) ` + tail, true},
+		{"rank 3", forward + `q3 = Reshape (q, r3) k3 = Reshape (k, r3) v3 = Reshape (v, r3) kt = Transpose<perm=[0,2,1]> (k3) s3 = MatMul (q3, kt) s = Reshape (s3, r4) t = Mul (s, c) m = Add (t, causal) p = Softmax (m)
+			p3 = Reshape (p, rp) y3 = MatMul (p3, v3) y = Reshape (y3, ry) dy3 = Reshape (dy, r3) pt = Transpose<perm=[0,2,1]> (p3) dv3 = MatMul (pt, dy3) dv = Reshape (dv3, ry) vt = Transpose<perm=[0,2,1]> (v3)
+			dp3 = MatMul (dy3, vt) dp = Reshape (dp3, r4) ` + whole + `dsc = Mul (ds, c) ds3 = Reshape (dsc, rp) dq3 = MatMul (ds3, k3) dq = Reshape (dq3, ry) qt = Transpose<perm=[0,2,1]> (q3) dkt = MatMul (qt, ds3)
+			dk3 = Transpose<perm=[0,2,1]> (dkt) dk = Reshape (dk3, ry) `, true},
+		{"another scale", added + back + whole + `two = Constant<value_float=2.0> () dsc = Mul (ds, two) dq = MatMul (dsc, k) qt = Transpose<perm=[0,1,3,2]> (q) dkt = MatMul (qt, dsc) dk = Transpose<perm=[0,1,3,2]> (dkt) `, false},
+		{"another sum", added + back + `pd = Mul (p, dp) z = ReduceSum (pd, a2) pz = Mul (z, p) ds = Sub (pd, pz) ` + tail, false},
+		{"sum of another product", added + back + `pp = Mul (p, p) z = ReduceSum (pp, last) pd = Mul (p, dp) pz = Mul (z, p) ds = Sub (pd, pz) ` + tail, false},
+		{"subtracted the other way", added + back + `pd = Mul (p, dp) z = ReduceSum (pd, last) pz = Mul (z, p) ds = Sub (pz, pd) ` + tail, false},
+		{"keys in the place of values", added + `pt = Transpose<perm=[0,1,3,2]> (p) dv = MatMul (pt, dy) dp = MatMul (dy, kt) ` + whole + tail, false},
+		{"values in the place of keys", added + back + whole + `dsc = Mul (ds, c) dq = MatMul (dsc, v) qt = Transpose<perm=[0,1,3,2]> (q) dkt = MatMul (qt, dsc) dk = Transpose<perm=[0,1,3,2]> (dkt) `, false},
+		{"another gradient of the output", added + `e = Neg (dy) pt = Transpose<perm=[0,1,3,2]> (p) dv = MatMul (pt, e) vt = Transpose<perm=[0,1,3,2]> (v) dp = MatMul (dy, vt) ` + whole + tail, false},
+		{"weights that somebody else reads", added + back + whole + tail + `more = Exp (p) `, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text := fmt.Sprintf(`<ir_version: 10, opset_import: ["" : 18, "com.microsoft" : 1]> g (float[2,4,6,8] x, float[2,4,6,8] k, float[2,4,6,8] v, float[2,4,6,8] dy) => (y, dq, dk, dv)
+				<float c = {0.5}, float fzero = {0}, float low = {-3.4028234663852886e38}, int64[1] a0 = {0}, int64[1] a1 = {1}, int64[1] a2 = {2}, int64[1] last = {-1}, int64 zero = {0}, int64 one = {1}, int64 six = {6},
+				 int64[3] r3 = {8, 6, 8}, int64[3] rp = {8, 6, 6}, int64[4] r4 = {2, 4, 6, 6}, int64[4] ry = {2, 4, 6, 8}> { q = Identity (x) %s }`, c.nodes)
+			run := func(off bool) (*ir.Graph, map[string]ir.Datum) {
+				m, err := ir.Parse("traced", text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.Contains(c.nodes, "more = ") {
+					last := m.Graph.Nodes[len(m.Graph.Nodes)-1]
+					m.Graph.Outputs = append(m.Graph.Outputs, last.Out[0])
+				}
+				in, err := eval.RandomInputs(m.Graph, 3)
+				if err != nil {
+					t.Fatal(err)
+				}
+				g, out, _ := attentionRun(t, m, false, off, in, nil)
+				return g, out
+			}
+			g, got := run(false)
+			_, want := run(true)
+			sameValues(t, got, want, 1e-4)
+			ops := map[string]int{}
+			for _, n := range g.Nodes {
+				ops[n.Op]++
+			}
+			if fused := ops["FlashAttentionGrad"] == 1; fused != c.fused || fused && ops["MatMul"]+ops["FusedMatMul"]+ops["Softmax"] > 0 {
+				t.Errorf("fused %v, want %v; operators %v", fused, c.fused, ops)
+			}
+		})
 	}
 }
 

@@ -378,7 +378,8 @@ func (m *Match) shapes() string {
 		return fmt.Sprintf("queries %s, transposed keys %s and values %s are not of rank 3 or 4", q, kt, v)
 	}
 	for a := range r - 2 {
-		if !q.Dims[a].Equal(p.Dims[a]) || !(kt.Dims[a].Equal(q.Dims[a]) && v.Dims[a].Equal(q.Dims[a])) {
+		one := r == 4 && a == 1 && kt.Dims[a].Equal(ir.N(1)) && v.Dims[a].Equal(ir.N(1)) // one head of keys for all
+		if !q.Dims[a].Equal(p.Dims[a]) || !one && !(kt.Dims[a].Equal(q.Dims[a]) && v.Dims[a].Equal(q.Dims[a])) {
 			return fmt.Sprintf("queries %s, transposed keys %s and values %s do not have the same heads", q, kt, v)
 		}
 	}
@@ -432,8 +433,11 @@ func (m *Match) readers() string {
 			others = append(others, u)
 		}
 	}
-	if len(others) == 0 {
+	switch {
+	case len(others) == 0:
 		return ""
+	case m.KT.Type.Shape.Rank() == 4 && !m.KT.Type.Shape.Dims[1].Equal(m.Dims[1]):
+		return "the keys are broadcast to the heads of the queries, and the graph holds a gradient"
 	}
 	return m.backward()
 }

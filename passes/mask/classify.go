@@ -383,3 +383,10 @@ func Fits(v *ir.Value, s ir.Shape) bool {
 	}
 	return v.Type.Shape.Ranked
 }
+
+// Infinite reports whether a mask that is added is known to hold -Inf.
+func Infinite(v *ir.Value, s ir.Shape) bool {
+	w := &walk{extent: [axes]ir.Dim(s.Dims), work: maxWork}
+	at, why := w.root(v)
+	return why == "" && w.element(v, at).holds(math.Inf(-1))
+}
