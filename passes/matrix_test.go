@@ -128,7 +128,7 @@ func TestMoreBudgetIsNeverSlower(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, plans := int64(0), map[int64]bool{}
-			const cells = 24
+			const cells = 12
 			for i := range int64(cells + 1) {
 				budget := inf.Smallest + (all.Metrics.PeakUnplanned-inf.Smallest)*i/cells
 				c, err := compileAt(passes.Budget{Bytes: budget})

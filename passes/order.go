@@ -12,7 +12,7 @@ var orderPass = Pass{
 	Stage: Place,
 	After: []Edge{{"place", "which accesses overlap is decided by the offsets"}},
 	Run: func(c *Context) (Result, error) {
-		waits := orderSteps(c.Program)
+		waits := orderSteps(c.Program, c.Schedule)
 		if err := replay(c); err != nil {
 			return Result{}, err
 		}
@@ -28,14 +28,15 @@ type span struct {
 	write      bool
 }
 
-// orderSteps adds the waits.
-func orderSteps(p *ir.Program) (waits int) {
+// orderSteps adds the waits: those that the schedule asks for, and those that
+// the offsets make necessary.
+func orderSteps(p *ir.Program, s *plan.Schedule) (waits int) {
 	spans := make([][]span, len(p.Steps))
 	lane := make([]int, len(p.Steps))
 	for i := range p.Steps {
 		spans[i], lane[i] = stepSpans(p, &p.Steps[i]), p.Steps[i].Lane
 	}
-	for i, w := range waitsFor(len(p.Lanes), lane, spans) {
+	for i, w := range waitsFor(len(p.Lanes), lane, spans, s) {
 		p.Steps[i].Waits = w
 		waits += len(w)
 	}
@@ -46,7 +47,7 @@ func orderSteps(p *ir.Program) (waits int) {
 // for on other lanes. clock[l] of a step is the last step of lane l known to
 // have ended before it starts (Lamport's happens-before by vector clocks); a
 // conflict at or before it needs no wait.
-func waitsFor(lanes int, lane []int, spans [][]span) [][]int {
+func waitsFor(lanes int, lane []int, spans [][]span, s *plan.Schedule) [][]int {
 	out := make([][]int, len(lane))
 	onLane := make([][]int, lanes)
 	clocks := make([][]int, len(lane))
@@ -60,16 +61,22 @@ func waitsFor(lanes int, lane []int, spans [][]span) [][]int {
 			copy(clock, clocks[prev])
 			clock[mine] = prev
 		}
+		wait := func(q int) {
+			out[i] = append(out[i], q)
+			for k, t := range clocks[q] {
+				clock[k] = max(clock[k], t)
+			}
+			clock[lane[q]] = max(clock[lane[q]], q)
+		}
+		if q := s.Entries[i].Wait; q >= 0 && q > clock[lane[q]] {
+			wait(q)
+		}
 		for l := range lanes {
 			if l == mine {
 				continue
 			}
 			if q := lastConflict(spans, onLane[l], clock[l], spans[i]); q >= 0 {
-				out[i] = append(out[i], q)
-				for k, t := range clocks[q] {
-					clock[k] = max(clock[k], t)
-				}
-				clock[l] = q
+				wait(q)
 			}
 		}
 		out[i] = undominated(out[i], clocks, lane)
@@ -216,7 +223,7 @@ func orderedTime(c *Context, p *placement) (ir.Nanos, error) {
 		}
 		tasks[i].Lane = lane[i]
 	}
-	for i, w := range waitsFor(3, lane, spans) {
+	for i, w := range waitsFor(3, lane, spans, s) {
 		tasks[i].Deps = w
 	}
 	r, err := sim.Run(3, tasks)

@@ -57,6 +57,7 @@ type Options struct {
 	HeadBytes  int64 // size of scores from which a loss head works in chunks; 0: 64 MiB
 	Budget     Budget
 	HostBudget int64 // bytes; < 0: the profile's
+	Policy     plan.Policy
 	Device     *cost.Device
 	Debug      Debug
 	Seed       uint64

@@ -27,7 +27,7 @@ var planPass = Pass{
 // runPlan without a budget keeps everything; only what follows from weights
 // alone is made again, as in the unplanned peak that shares are taken of.
 func runPlan(c *Context) (Result, error) {
-	ladder, err := c.Problem.Search(plan.Options{})
+	ladder, err := c.Problem.Search(plan.Options{Policy: c.Options.Policy})
 	if err != nil {
 		return Result{}, err
 	}
@@ -59,11 +59,12 @@ func runPlan(c *Context) (Result, error) {
 // one that is fastest with the waits its offsets ask for. The search knows no
 // offsets: a rung is never faster than it took it to be, so that those it took
 // to be slower than one in hand need no look. A larger budget lets more rungs
-// in, and is therefore never slower.
+// in, and is therefore never slower. Placing is bounded by a count of buffers
+// that no model has needed.
 func (c *Context) fastest(budget int64) (tried int, err error) {
-	best := ir.Nanos(-1)
+	best, left := ir.Nanos(-1), fastestWork
 	for _, r := range c.Ladder.Rungs {
-		if best >= 0 && r.Time >= best {
+		if best >= 0 && (r.Time >= best || left <= 0) {
 			break
 		}
 		if c.Metrics.Persistent+r.Peak > budget || r.HostPeak > c.hostBudget() {
@@ -81,12 +82,17 @@ func (c *Context) fastest(budget int64) (tried int, err error) {
 		if err != nil {
 			return tried, err
 		}
+		left -= len(p.schedule.Buffers)
 		if best < 0 || t < best {
 			best, c.Schedule, c.placement = t, p.schedule, p
 		}
 	}
 	return tried, nil
 }
+
+// fastestWork is the buffers to be placed in search of a plan that its offsets
+// slow down less.
+const fastestWork = 1 << 19
 
 // placement is a choice carried out and placed.
 type placement struct {
@@ -177,9 +183,9 @@ func infeasible(c *Context, budget int64) error {
 	slices.SortStableFunc(rungs, func(a, b plan.Rung) int { return compare(a.Peak, b.Peak) })
 	least := int64(-1)
 	var at *plan.Schedule
-	for i, r := range rungs {
-		if i >= 4 || least >= 0 && c.Metrics.Persistent+r.Peak >= least {
-			break
+	for _, r := range rungs {
+		if least >= 0 && c.Metrics.Persistent+r.Peak >= least {
+			break // its placement is no lower than its peak
 		}
 		p, err := placed(c, r.Choice)
 		if err != nil {

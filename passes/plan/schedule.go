@@ -16,7 +16,18 @@ const (
 	Keep Choice = iota
 	Swap
 	Recompute
+	// Tight is a bit beside Swap or Recompute: the tensor leaves between any two
+	// uses that are not of successive ops. Computation waits for the copy out
+	// before it goes on, and the copy back starts no sooner than it must: the
+	// fewest bytes there are, at the price of stalls.
+	Tight Choice = 4
 )
+
+// Kind is the choice without Tight.
+func (c Choice) Kind() Choice { return c &^ Tight }
+
+// IsTight reports whether the tensor leaves at once.
+func (c Choice) IsTight() bool { return c&Tight != 0 }
 
 // EntryKind tells the forms of an Entry apart.
 type EntryKind uint8
@@ -35,6 +46,9 @@ type Entry struct {
 	Op   int   // Run, Clone
 	In   []int // instances read: parallel to Op.In, or the one copied out
 	Out  []int // instances made: parallel to Op.Out, or the one copied in
+	// Wait is an entry of another lane that must have ended before this one
+	// starts although no data flows between them; -1 for none.
+	Wait int
 }
 
 // Instance is one stay of a tensor on the device. Lifetimes are half-open in
@@ -72,6 +86,9 @@ type Schedule struct {
 	Time      int64 // nanoseconds, stalls included
 	Stall     int64 // of the compute lane
 	Extra     int64 // time of the clones
+	Moved     int64 // bytes copied to the host
+
+	peaks int // entries at which Peak is reached
 }
 
 // errTooLong stops a chain of recomputation that grows past all use.
@@ -87,7 +104,8 @@ type builder struct {
 	current []int // newest instance per tensor, -1 before it is made
 	touched []int // op at which the newest instance was last used
 	clones  int
-	copied  []int // CopyOut entry per tensor, -1
+	copied  []bool // by tensor: it has been copied out
+	ints    []int  // room for the lists of entries
 }
 
 // Build carries out the choices. The result depends on nothing but its
@@ -96,14 +114,16 @@ func (p *Problem) Build(choice []Choice) (*Schedule, error) { return p.build(p.f
 
 func (p *Problem) build(f *facts, choice []Choice) (*Schedule, error) {
 	b := &builder{p: p, f: f, choice: choice, s: &Schedule{}, current: filled(len(p.Tensors), -1),
-		touched: make([]int, len(p.Tensors)), copied: filled(len(p.Tensors), -1)}
+		touched: make([]int, len(p.Tensors)), copied: make([]bool, len(p.Tensors))}
+	b.s.Entries = make([]Entry, 0, len(p.Ops)+len(p.Ops)/4)
+	b.s.Instances = make([]Instance, 0, len(p.Tensors)+len(p.Tensors)/4)
 	for i := range p.Ops {
 		if err := b.run(Run, i, i); err != nil {
 			return nil, err
 		}
 	}
 	b.s.lifetimes(p)
-	if err := b.s.placeCopies(p); err != nil {
+	if err := b.s.placeCopies(p, choice); err != nil {
 		return nil, err
 	}
 	b.s.measure(p)
@@ -118,19 +138,30 @@ func filled(n, v int) []int {
 	return s
 }
 
+// list is an empty list with room for n.
+func (b *builder) list(n int) []int {
+	if len(b.ints) < n {
+		b.ints = make([]int, max(n, min(4*len(b.p.Ops), 4096)))
+	}
+	l := b.ints[:0:n]
+	b.ints = b.ints[n:]
+	return l
+}
+
 // run appends op, needed at position at of the original order.
 func (b *builder) run(kind EntryKind, op, at int) error {
-	e := Entry{Kind: kind, Op: op}
-	for _, t := range b.p.Ops[op].In {
+	o := &b.p.Ops[op]
+	e := Entry{Kind: kind, Op: op, In: b.list(len(o.In)), Out: b.list(len(o.Out)), Wait: -1}
+	for _, t := range o.In {
 		if err := b.restore(t, at); err != nil {
 			return err
 		}
 	}
-	for _, t := range b.p.Ops[op].In {
+	for _, t := range o.In {
 		e.In = append(e.In, b.current[t])
 		b.touched[t] = at
 	}
-	for _, t := range b.p.Ops[op].Out {
+	for _, t := range o.Out {
 		if kind == Clone && b.current[t] >= 0 && b.available(t, at) {
 			// Another output of the op is still there: the clone's copy of it
 			// is a second instance that nothing reads.
@@ -143,14 +174,21 @@ func (b *builder) run(kind EntryKind, op, at int) error {
 	}
 	b.s.Entries = append(b.s.Entries, e)
 	if kind == Run {
-		for k, t := range b.p.Ops[op].Out {
-			if b.choice[t] == Swap && b.f.skeletal(t) {
-				b.copied[t] = len(b.s.Entries)
-				b.s.Entries = append(b.s.Entries, Entry{Kind: CopyOut, Op: -1, In: []int{e.Out[k]}})
+		for k, t := range o.Out {
+			if b.leaves(t) {
+				b.copied[t] = true
+				b.s.Entries = append(b.s.Entries, Entry{Kind: CopyOut, Op: -1, In: append(b.list(1), e.Out[k]), Wait: -1})
 			}
 		}
 	}
 	return nil
+}
+
+// leaves reports whether t is copied to the host: only if it is away from the
+// device at some time.
+func (b *builder) leaves(t int) bool {
+	c := b.choice[t]
+	return c.Kind() == Swap && !b.p.Tensors[t].Output && (b.f.skeletal(t) || c.IsTight() && b.f.gap[t] > 1)
 }
 
 func (b *builder) instance(t int) int {
@@ -160,8 +198,13 @@ func (b *builder) instance(t int) int {
 
 // available reports whether t's newest instance is still there at position at.
 func (b *builder) available(t, at int) bool {
-	return b.choice[t] == Keep || b.p.Tensors[t].Output || at-b.touched[t] <= b.f.window(t) ||
-		b.choice[t] == Recompute && !b.p.Ops[b.f.producer[t]].Clone
+	c := b.choice[t]
+	window := 1
+	if !c.IsTight() {
+		window = b.f.window(t)
+	}
+	return c == Keep || b.p.Tensors[t].Output || at-b.touched[t] <= window ||
+		!b.copied[t] && !b.p.Ops[b.f.producer[t]].Clone
 }
 
 // restore makes sure that t has an instance at position at.
@@ -169,10 +212,10 @@ func (b *builder) restore(t, at int) error {
 	if b.available(t, at) {
 		return nil
 	}
-	if b.choice[t] == Swap && b.copied[t] >= 0 {
+	if b.copied[t] {
 		b.current[t] = b.instance(t)
 		b.touched[t] = at
-		b.s.Entries = append(b.s.Entries, Entry{Kind: CopyIn, Op: -1, Out: []int{b.current[t]}})
+		b.s.Entries = append(b.s.Entries, Entry{Kind: CopyIn, Op: -1, Out: append(b.list(1), b.current[t]), Wait: -1})
 		return nil
 	}
 	if b.clones++; b.clones > 4*len(b.p.Ops) {
@@ -205,8 +248,8 @@ func (s *Schedule) lifetimes(p *Problem) {
 	}
 }
 
-// duration is the predicted time of an entry.
-func (s *Schedule) duration(p *Problem, e *Entry) int64 {
+// Duration is the predicted time of an entry.
+func (s *Schedule) Duration(p *Problem, e *Entry) int64 {
 	switch e.Kind {
 	case CopyOut:
 		return p.outTime(p.Tensors[s.Instances[e.In[0]].Tensor].Bytes)
@@ -216,8 +259,8 @@ func (s *Schedule) duration(p *Problem, e *Entry) int64 {
 	return p.Ops[e.Op].Time
 }
 
-// lane is where an entry runs: 0 compute, 1 out, 2 in.
-func (e *Entry) lane() int {
+// Lane is where an entry runs: 0 compute, 1 out, 2 in.
+func (e *Entry) Lane() int {
 	switch e.Kind {
 	case CopyOut:
 		return 1
@@ -230,16 +273,20 @@ func (e *Entry) lane() int {
 // placeCopies moves every copy in to where it is issued (just early enough
 // that it ends when its first reader starts, given the copies before it), and
 // keeps the source of every copy out alive until the copy is predicted to end.
-func (s *Schedule) placeCopies(p *Problem) error {
+func (s *Schedule) placeCopies(p *Problem, choice []Choice) error {
 	start := make([]int64, len(s.Entries)) // on an unstalled compute lane
-	t := int64(0)
+	t, moves := int64(0), false
 	for i := range s.Entries {
 		start[i] = t
-		if s.Entries[i].lane() == 0 {
+		if s.Entries[i].Lane() == 0 {
 			t += p.Ops[s.Entries[i].Op].Time
 		}
+		moves = moves || s.Entries[i].Lane() != 0
 	}
-	issue := s.issuePoints(p, start)
+	if !moves {
+		return s.replay(p)
+	}
+	issue := s.issuePoints(p, start, choice)
 	order := make([]int, len(s.Entries))
 	for i := range order {
 		order[i] = i
@@ -251,12 +298,29 @@ func (s *Schedule) placeCopies(p *Problem) error {
 	}
 	s.Entries = moved
 	s.lifetimes(p)
+	s.waits(choice)
 	return s.replay(p)
+}
+
+// waits makes computation and the copies of tight tensors wait for each other.
+func (s *Schedule) waits(choice []Choice) {
+	compute, out := -1, -1 // last entry of computation, last tight copy out that nothing waits for yet
+	for i := range s.Entries {
+		e := &s.Entries[i]
+		switch {
+		case e.Lane() == 0:
+			e.Wait, compute, out = out, i, -1
+		case e.Kind == CopyOut && choice[s.Instances[e.In[0]].Tensor].IsTight():
+			out = i
+		case e.Kind == CopyIn && choice[s.Instances[e.Out[0]].Tensor].IsTight():
+			e.Wait = compute
+		}
+	}
 }
 
 // issuePoints gives each entry a sort key: its own index for all but copies
 // in, which get that of the entry they are issued before.
-func (s *Schedule) issuePoints(p *Problem, start []int64) []int {
+func (s *Schedule) issuePoints(p *Problem, start []int64, choice []Choice) []int {
 	key := make([]int, len(s.Entries))
 	outAt := map[int]int{}
 	for i, e := range s.Entries {
@@ -272,10 +336,11 @@ func (s *Schedule) issuePoints(p *Problem, start []int64) []int {
 			continue
 		}
 		end := min(start[i], next)
-		next = end - s.duration(p, &s.Entries[i])
+		next = end - s.Duration(p, &s.Entries[i])
 		at = min(at, i)
-		earliest := outAt[s.Instances[s.Entries[i].Out[0]].Tensor]
-		for at > earliest+1 && start[at] > next {
+		t := s.Instances[s.Entries[i].Out[0]].Tensor
+		earliest := outAt[t]
+		for !choice[t].IsTight() && at > earliest+1 && start[at] > next {
 			at--
 		}
 		key[i] = 2 * max(at, earliest+1)
@@ -288,13 +353,18 @@ func (s *Schedule) replay(p *Problem) error {
 	made := filled(len(s.Instances), -1)
 	copied := map[int]int{}
 	tasks := make([]sim.Task, len(s.Entries))
+	room := make([]int, 0, 2*len(s.Entries)) // of the lists of dependencies
 	for i := range s.Entries {
 		e := &s.Entries[i]
-		t := sim.Task{Lane: e.lane(), Dur: s.duration(p, e)}
+		t := sim.Task{Lane: e.Lane(), Dur: s.Duration(p, e)}
+		from := len(room)
 		for _, x := range e.In {
 			if m := made[x]; m >= 0 && tasks[m].Lane != t.Lane {
-				t.Deps = append(t.Deps, m)
+				room = append(room, m)
 			}
+		}
+		if e.Wait >= 0 {
+			room = append(room, e.Wait)
 		}
 		for _, x := range e.Out {
 			made[x] = i
@@ -303,8 +373,9 @@ func (s *Schedule) replay(p *Problem) error {
 		case CopyOut:
 			copied[s.Instances[e.In[0]].Tensor] = i
 		case CopyIn:
-			t.Deps = append(t.Deps, copied[s.Instances[e.Out[0]].Tensor])
+			room = append(room, copied[s.Instances[e.Out[0]].Tensor])
 		}
+		t.Deps = room[from:len(room):len(room)]
 		tasks[i] = t
 	}
 	r, err := sim.Run(3, tasks)
@@ -364,44 +435,56 @@ func (s *Schedule) extendOverCopies(r *sim.Result, tasks []sim.Task) {
 // measure merges in-place instances into buffers and takes the peaks.
 func (s *Schedule) measure(p *Problem) {
 	s.share(p)
-	delta := make([]int64, len(s.Entries)+1)
-	for _, b := range s.Buffers {
-		delta[b.First] += b.Bytes
-		delta[b.End] -= b.Bytes
-	}
-	live := int64(0)
-	for i := range s.Entries {
-		live += delta[i]
-		at := live
-		if e := s.Entries[i]; e.lane() == 0 {
-			at += p.Ops[e.Op].Workspace
-		}
-		if at > s.Peak {
-			s.Peak, s.PeakAt = at, i
+	for i, at := range s.profile(p) {
+		switch {
+		case at > s.Peak:
+			s.Peak, s.PeakAt, s.peaks = at, i, 1
+		case at == s.Peak:
+			s.peaks++
 		}
 	}
 	host := make([]int64, len(s.Entries)+1)
 	for i := range s.Host {
 		h := &s.Host[i]
 		h.Bytes = p.Tensors[h.Tensor].Bytes
+		s.Moved += h.Bytes
 		host[h.First] += h.Bytes
 		host[h.End] -= h.Bytes
 	}
-	live = 0
+	live := int64(0)
 	for _, d := range host {
 		live += d
 		s.HostPeak = max(s.HostPeak, live)
 	}
 }
 
+// profile is the live device bytes during every entry, workspaces included.
+func (s *Schedule) profile(p *Problem) []int64 {
+	live := make([]int64, len(s.Entries)+1)
+	for _, b := range s.Buffers {
+		live[b.First] += b.Bytes
+		live[b.End] -= b.Bytes
+	}
+	sum := int64(0)
+	for i := range s.Entries {
+		sum += live[i]
+		live[i] = sum
+		if e := &s.Entries[i]; e.Lane() == 0 {
+			live[i] += p.Ops[e.Op].Workspace
+		}
+	}
+	return live[:len(s.Entries)]
+}
+
 // share gives every instance a buffer: the one of an input that dies at the
 // entry and may be overwritten, or a new one.
 func (s *Schedule) share(p *Problem) {
-	takenAt := map[int]int{} // buffer to the entry at which it last changed hands
+	takenAt := make([]int, len(s.Instances)) // by buffer: the entry after that at which it last changed hands
+	s.Buffers = make([]Buffer, 0, len(s.Instances))
 	for i, e := range s.Entries {
 		for k, x := range e.Out {
 			in := &s.Instances[x]
-			if e.lane() == 0 {
+			if e.Lane() == 0 {
 				if b := s.donor(p, i, k); b >= 0 && takenAt[b] != i+1 {
 					takenAt[b] = i + 1
 					in.Buffer = b

@@ -2,17 +2,44 @@ package plan
 
 import (
 	"cmp"
-	"errors"
+	"fmt"
 	"slices"
 )
+
+// Policy says which means a plan may use.
+type Policy uint8
+
+// The policies. Auto's ladder holds those of all others, so that it is never
+// worse than one of them.
+const (
+	Auto          Policy = iota
+	KeepAll              // nothing moves; what follows from weights alone may be made again
+	SwapOnly             // copies alone
+	RecomputeOnly        // recomputation alone
+)
+
+var policyNames = []string{"auto", "keep", "swap", "recompute"}
+
+// String names the policy as the command line does.
+func (p Policy) String() string { return policyNames[p] }
+
+// PolicyNames lists the policies in the order of their values.
+func PolicyNames() []string { return slices.Clone(policyNames) }
+
+// ParsePolicy reads a policy's name.
+func ParsePolicy(s string) (Policy, error) {
+	if i := slices.Index(policyNames, s); i >= 0 {
+		return Policy(i), nil
+	}
+	return Auto, fmt.Errorf("no policy is called %q; use one of %v", s, policyNames)
+}
 
 // Options steer the search; the zero value is the default.
 type Options struct {
 	// Rungs is about how many steps lead from "keep all" to the least memory,
 	// per strategy. 0: 96.
-	Rungs int
-	// NoSwap and NoRecompute leave a choice out.
-	NoSwap, NoRecompute bool
+	Rungs  int
+	Policy Policy
 }
 
 // Rung is one plan of the ladder.
@@ -23,18 +50,26 @@ type Rung struct {
 	Time     int64
 	Stall    int64
 	Extra    int64
+	Moved    int64 // bytes copied to the host
 }
 
 // Ladder is the plans the search went through. It does not depend on any
 // budget, so that the fastest rung that fits a larger budget is never slower
 // than the one that fits a smaller.
 type Ladder struct {
-	Rungs []Rung // by Time, then Peak; the order in which they are to be tried
+	Rungs []Rung // in the order in which they are to be tried: see compareRungs
 }
 
-// Search walks from keeping everything to the least memory it finds, along
-// four paths (copies and recomputation together, twice, and each alone), and returns
-// every plan on the way. Work is bounded by a count of plans, never by time.
+// compareRungs puts the faster first; of equally fast ones that which copies
+// less, then that which needs less memory.
+func compareRungs(a, b Rung) int {
+	return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Moved, b.Moved), cmp.Compare(a.Peak, b.Peak), cmp.Compare(a.HostPeak, b.HostPeak))
+}
+
+// Search lists the plans that it finds on its paths from keeping everything to
+// the least memory: copies alone, recomputation alone, and both together. Each
+// path is walked down in coarse steps, taken lower from its end, and filled in
+// between. Work is bounded by counts, never by time.
 func (p *Problem) Search(opt Options) (*Ladder, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -43,241 +78,40 @@ func (p *Problem) Search(opt Options) (*Ladder, error) {
 		opt.Rungs = 96
 	}
 	f := p.facts()
-	canSwap := !opt.NoSwap && p.HostBytes > 0 && p.OutRate > 0 && p.InRate > 0
-	paths := []walker{{swap: canSwap, remat: !opt.NoRecompute}}
-	if canSwap && !opt.NoRecompute {
-		paths = append(paths, walker{swap: true, remat: true, dear: true}, walker{swap: true}, walker{remat: true})
+	canSwap := p.HostBytes > 0 && p.OutRate > 0 && p.InRate > 0
+	paths := []*path{{}}
+	if canSwap && (opt.Policy == Auto || opt.Policy == SwapOnly) {
+		paths = append(paths, &path{swap: true, grain: 80})
+	}
+	if opt.Policy == Auto || opt.Policy == RecomputeOnly {
+		paths = append(paths, &path{remat: true, grain: 80})
+	}
+	if canSwap && opt.Policy == Auto {
+		paths = append(paths, &path{swap: true, remat: true, grain: 160})
 	}
 	var l Ladder
-	if s, err := p.build(f, p.keepAll()); err == nil {
-		l.Rungs = append(l.Rungs, Rung{p.keepAll(), s.Peak, s.HostPeak, s.Time, s.Stall, s.Extra})
-	}
 	for _, w := range paths {
 		w.p, w.f, w.opt = p, f, opt
-		if err := w.walk(&l); err != nil {
+		if err := w.search(); err != nil {
 			return nil, err
 		}
+		l.Rungs = append(l.Rungs, w.rungs...)
 	}
-	slices.SortStableFunc(l.Rungs, func(a, b Rung) int {
-		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Peak, b.Peak), cmp.Compare(a.HostPeak, b.HostPeak))
-	})
+	slices.SortStableFunc(l.Rungs, compareRungs)
 	return &l, nil
+}
+
+// Pareto lists the rungs that no other beats in both peak and time, by
+// descending peak: the trade-off between memory and time.
+func (l *Ladder) Pareto() []Rung {
+	var out []Rung
+	for _, r := range l.Rungs {
+		if len(out) == 0 || r.Peak < out[len(out)-1].Peak {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // keepAll keeps even what follows from weights alone: nothing runs twice.
 func (p *Problem) keepAll() []Choice { return make([]Choice, len(p.Tensors)) }
-
-// walker follows one path: while some tensor idles across the peak, it lets
-// go of those that cost least per byte.
-type walker struct {
-	p           *Problem
-	f           *facts
-	opt         Options
-	swap, remat bool
-	dear        bool // every copy has its price: the host is for what is dear to recompute
-	choice      []Choice
-	hostUsed    int64
-	outBusy     int64   // time of all copies out so far
-	total       int64   // time of all ops once
-	chain       []int64 // memo of chainTime, -1 where not known
-	refused     []bool  // tensors whose release made recomputation grow without bound
-}
-
-func (w *walker) walk(l *Ladder) error {
-	w.choice = w.p.initial(w.f)
-	w.refused = make([]bool, len(w.choice))
-	for _, op := range w.p.Ops {
-		w.total += op.Time
-	}
-	step := int64(0)
-	var batch []option
-	var last *Schedule // before the batch
-	for range 4 * w.opt.Rungs {
-		s, err := w.p.build(w.f, w.choice)
-		switch {
-		case errors.Is(err, errTooLong) && len(batch) > 0:
-			w.undo(batch)
-			if s, err = w.p.build(w.f, w.choice); err != nil {
-				return err
-			}
-		case err != nil:
-			return err
-		default:
-			l.Rungs = append(l.Rungs, Rung{slices.Clone(w.choice), s.Peak, s.HostPeak, s.Time, s.Stall, s.Extra})
-			if len(batch) == 1 && s.Peak > last.Peak {
-				// Letting go of this one costs more than it frees: its copies are
-				// under way for longer than it would lie idle.
-				w.undo(batch)
-				s = last
-			}
-		}
-		last = s
-		options := w.options(s)
-		if step == 0 {
-			for _, o := range options {
-				step += o.freed
-			}
-			step = step/int64(w.opt.Rungs) + 1
-		}
-		if batch = w.take(options, step); len(batch) == 0 {
-			return nil
-		}
-	}
-	return nil
-}
-
-// Initial is the choice before any planning: see initial.
-func (p *Problem) Initial() []Choice { return p.initial(p.facts()) }
-
-// initial keeps what waits between uses, and leaves the rest to be made again
-// should a clone ask for it. What follows from weights alone (a transposed
-// weight) is made again for each far use, if it is large enough to matter.
-func (p *Problem) initial(f *facts) []Choice {
-	c := make([]Choice, len(p.Tensors))
-	for t := range c {
-		if p.Tensors[t].Output || !p.Ops[f.producer[t]].Clone {
-			continue
-		}
-		if !f.skeletal(t) || p.Tensors[t].Derived && p.Tensors[t].Bytes >= 1<<20 {
-			c[t] = Recompute
-		}
-	}
-	return c
-}
-
-// option is one way to free bytes at the peak.
-type option struct {
-	tensor int
-	choice Choice
-	freed  int64
-	cost   int64 // nanoseconds
-}
-
-// perByte is the cost per byte freed, in nanoseconds.
-func (o option) perByte() float64 { return float64(o.cost) / float64(o.freed) }
-
-// options lists the tensors that sit idle across the peak of s with the
-// cheapest way to let go of each, cheapest per byte first.
-func (w *walker) options(s *Schedule) []option {
-	w.chain = make([]int64, len(w.p.Tensors))
-	for t := range w.chain {
-		w.chain[t] = -1
-	}
-	if len(s.Entries) == 0 {
-		return nil
-	}
-	touched := map[int]bool{}
-	if e := s.Entries[s.PeakAt]; e.lane() == 0 {
-		for _, x := range slices.Concat(e.In, e.Out) {
-			touched[s.Instances[x].Tensor] = true
-		}
-	}
-	var out []option
-	for _, in := range s.Instances {
-		t := in.Tensor
-		if in.First > s.PeakAt || in.End <= s.PeakAt || w.choice[t] != Keep || !w.f.skeletal(t) ||
-			w.p.Tensors[t].Output || w.p.Tensors[t].Bytes == 0 || touched[t] || w.refused[t] {
-			continue
-		}
-		touched[t] = true
-		if o, ok := w.cheapest(t); ok {
-			out = append(out, o)
-		}
-	}
-	slices.SortStableFunc(out, func(a, b option) int {
-		return cmp.Or(cmp.Compare(a.perByte(), b.perByte()), cmp.Compare(b.freed, a.freed), cmp.Compare(a.tensor, b.tensor))
-	})
-	return out
-}
-
-func (w *walker) cheapest(t int) (best option, ok bool) {
-	bytes := w.p.Tensors[t].Bytes
-	if w.swap && !w.p.Tensors[t].Derived && !w.p.Tensors[t].Spread && w.hostUsed+bytes <= w.p.HostBytes {
-		best, ok = option{t, Swap, bytes, w.swapCost(bytes)}, true
-	}
-	if w.remat && w.p.Ops[w.f.producer[t]].Clone {
-		freed := bytes - w.heldFor(t)
-		if o := (option{t, Recompute, freed, w.chainTime(t)}); freed > 0 && (!ok || o.perByte() < best.perByte()) {
-			best, ok = o, true
-		}
-	}
-	return best, ok
-}
-
-// swapCost is near nothing while the copy lane is idle most of the forward
-// pass, and the time of the copies both ways once it is full.
-func (w *walker) swapCost(bytes int64) int64 {
-	both := w.p.outTime(bytes) + w.p.inTime(bytes)
-	forward := w.total / 3 // the backward pass takes about twice the forward's time
-	if !w.dear && w.outBusy+w.p.outTime(bytes) < forward*9/10 {
-		return both / 64
-	}
-	return both
-}
-
-// chainTime is the time of recomputing t and whatever it needs that is not
-// kept or copied.
-func (w *walker) chainTime(t int) int64 {
-	if w.chain[t] >= 0 {
-		return w.chain[t]
-	}
-	op := &w.p.Ops[w.f.producer[t]]
-	w.chain[t] = op.Time
-	sum := op.Time
-	for _, in := range op.In {
-		if w.choice[in] == Recompute && !w.p.Tensors[in].Output {
-			sum += w.chainTime(in)
-		}
-	}
-	w.chain[t] = sum
-	return sum
-}
-
-// heldFor is the bytes that recomputing t keeps alive which would otherwise
-// be dead: inputs that cannot be cloned and do not wait for their own sake.
-func (w *walker) heldFor(t int) int64 {
-	held := int64(0)
-	for _, in := range w.p.Ops[w.f.producer[t]].In {
-		if w.choice[in] == Keep && !w.f.skeletal(in) && !w.p.Tensors[in].Output {
-			held += w.p.Tensors[in].Bytes
-		}
-	}
-	return held
-}
-
-// take carries out the cheapest options until they free step bytes, and
-// returns them. Copies that no longer fit the host beside those just taken are
-// left for the next batch, which finds another way to let go of them.
-func (w *walker) take(options []option, step int64) []option {
-	var batch []option
-	freed := int64(0)
-	for _, o := range options {
-		if freed >= step {
-			break
-		}
-		if o.choice == Swap {
-			if w.hostUsed+o.freed > w.p.HostBytes {
-				continue
-			}
-			w.hostUsed += o.freed
-			w.outBusy += w.p.outTime(o.freed)
-		}
-		w.choice[o.tensor] = o.choice
-		freed += o.freed
-		batch = append(batch, o)
-	}
-	return batch
-}
-
-// undo takes back a batch whose recomputation grew without bound, and never
-// tries those tensors again on this path.
-func (w *walker) undo(batch []option) {
-	for _, o := range batch {
-		w.choice[o.tensor] = Keep
-		w.refused[o.tensor] = true
-		if o.choice == Swap {
-			w.hostUsed -= o.freed
-			w.outBusy -= w.p.outTime(o.freed)
-		}
-	}
-}
