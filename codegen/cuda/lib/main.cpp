@@ -261,6 +261,9 @@ int main(int argc, char** argv) {
         fail(MEMOC_UNSAFE, "output '" + kv.first + "' differs between schedule seeds " +
                                std::to_string(o.create.schedule_seed - uint64_t(i)) + " and " + std::to_string(o.create.schedule_seed));
   }
+  if (o.schedules > 1) printf("step: %lld orders of the lanes, outputs the same byte for byte\n", (long long)o.schedules);
   if (!o.outputs.empty()) write_tensors(o.outputs, out);
+  else if (o.schedules <= 1 && !o.bench && o.profile.empty())
+    printf("step: done, %lld outputs; --outputs FILE writes them\n", (long long)out.size());
   return 0;
 }
