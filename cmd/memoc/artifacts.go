@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -110,7 +111,7 @@ func writeArtifacts(c *passes.Context, dir string, wanted map[string]bool, read 
 	}
 	stage, err := os.MkdirTemp(parent, ".memoc-")
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot write into the folder %s: %w", parent, errors.Unwrap(err))
 	}
 	defer os.RemoveAll(stage)
 	for _, f := range files {

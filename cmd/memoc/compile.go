@@ -36,9 +36,15 @@ func runCompile(c *call) error {
 	if err != nil {
 		return err
 	}
+	if *out == "" && f.given("emit") {
+		return &usageError{"--emit needs -o DIR"}
+	}
 	ctx, err := compileModel(c, cf, args[0])
 	if err != nil {
 		return err
+	}
+	if d := deviceMemory(ctx); d != nil {
+		printWarnings(c, []*diag.Diagnostic{d})
 	}
 	if *out != "" {
 		if err := writeArtifacts(ctx, *out, wanted, cf.read(args[0])); err != nil {
@@ -55,6 +61,17 @@ func runCompile(c *call) error {
 	}
 	printTable(c.stdout, ctx, *out)
 	return nil
+}
+
+// deviceMemory is the note that a plan is larger than the device it is for.
+func deviceMemory(c *passes.Context) *diag.Diagnostic {
+	dev, size := c.Options.Device, passes.FormatBytes
+	if c.Program.Metrics.Peak <= dev.MemoryBytes-dev.Reserved {
+		return nil
+	}
+	return &diag.Diagnostic{ID: "device-memory", Severity: diag.Note, Message: fmt.Sprintf(
+		"the plan needs %s, but the device has %s, of which CUDA itself takes about %s; say with --budget what the plan may use",
+		size(c.Program.Metrics.Peak), size(dev.MemoryBytes), size(dev.Reserved))}
 }
 
 // read lists the model files that a compilation reads.
@@ -93,8 +110,20 @@ func loadModel(c *call, cf *compileFlags, path string) (*ir.Model, []*ir.Value, 
 
 func printWarnings(c *call, ds []*diag.Diagnostic) {
 	for _, d := range ds {
-		fmt.Fprintf(c.stderr, "memoc: %s: %v\n", d.Severity, d)
+		c.warn(fmt.Sprintf("memoc: %s: %v", d.Severity, d))
 	}
+}
+
+// warn prints a line, unless the command has printed the same before.
+func (c *call) warn(line string) {
+	if c.warned[line] {
+		return
+	}
+	if c.warned == nil {
+		c.warned = map[string]bool{}
+	}
+	c.warned[line] = true
+	fmt.Fprintln(c.stderr, line)
 }
 
 // compileModel runs the whole pipeline on a model file.
@@ -142,12 +171,12 @@ func (l *warningList) print(c *call) {
 			kinds = append(kinds, d.ID)
 		}
 		if count[d.ID]++; count[d.ID] <= warningsPerKind {
-			fmt.Fprintf(c.stderr, "memoc: %s: %v\n", d.Severity, d)
+			c.warn(fmt.Sprintf("memoc: %s: %v", d.Severity, d))
 		}
 	}
 	for _, k := range kinds {
 		if n := count[k] - warningsPerKind; n > 0 {
-			fmt.Fprintf(c.stderr, "memoc: and %d more warnings of the kind %q\n", n, k)
+			c.warn(fmt.Sprintf("memoc: and %d more warnings of the kind %q", n, k))
 		}
 	}
 }

@@ -55,6 +55,13 @@ func (f *flags) parse(c *call, least, most int) ([]string, error) {
 	return positional, nil
 }
 
+// given reports whether a flag stands on the command line.
+func (f *flags) given(name string) bool {
+	found := false
+	f.Visit(func(fl *flag.Flag) { found = found || fl.Name == name })
+	return found
+}
+
 // describeFlags is how help asks a command for its flags without running it.
 const describeFlags = "--describe-flags"
 

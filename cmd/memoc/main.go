@@ -45,6 +45,7 @@ type call struct {
 	args   []string
 	stdout io.Writer
 	stderr io.Writer
+	warned map[string]bool // lines printed: run reads a model twice, and warns once
 }
 
 func commands() []*command {

@@ -66,10 +66,14 @@ func runRun(c *call) error {
 		return err
 	}
 	if rf.save != "" {
-		return saveOutputs(rf.save, s.unplanned, out)
+		err = saveOutputs(rf.save, s.unplanned, out)
+	} else {
+		printOutputs(c, s.unplanned, out)
 	}
-	printOutputs(c, s.unplanned, out)
-	return nil
+	if err == nil && s.verdict != "" {
+		fmt.Fprintln(c.stdout, s.verdict)
+	}
+	return err
 }
 
 // subject is what run executes: a graph, and where it was planned its Program.
@@ -78,6 +82,7 @@ type subject struct {
 	program   *ir.Program // nil for a model that is run as it is
 	dir       string      // the compiled folder, "" for a model
 	modelDir  string      // where external data lies
+	verdict   string      // of --compare, below the outputs
 }
 
 // prepare loads a model or a compiled folder. A model is planned only if the
@@ -139,14 +144,14 @@ func (s *subject) execute(c *call, rf *runFlags, in map[string]ir.Datum) (map[st
 	if err != nil || !rf.compare {
 		return out, err
 	}
-	return planned, compareOutputs(c, rf, s.unplanned, planned, out)
+	return planned, s.compare(c, rf, planned, out)
 }
 
-// compareOutputs holds planned against unplanned outputs: bit for bit on the
+// compare holds planned against unplanned outputs: bit for bit on the
 // interpreter. The emitted program has its own arithmetic (float sums in
 // another order), so it is held to a tolerance of the element type.
-func compareOutputs(c *call, rf *runFlags, g *ir.Graph, planned, unplanned map[string]ir.Datum) error {
-	different := 0
+func (s *subject) compare(c *call, rf *runFlags, planned, unplanned map[string]ir.Datum) error {
+	g, different := s.unplanned, 0
 	for _, v := range g.Outputs {
 		a, _ := planned[v.Name].(*ir.Tensor)
 		b, _ := unplanned[v.Name].(*ir.Tensor)
@@ -170,7 +175,7 @@ func compareOutputs(c *call, rf *runFlags, g *ir.Graph, planned, unplanned map[s
 	if rf.backend == "host" {
 		what = "within the tolerance of their types"
 	}
-	fmt.Fprintf(c.stdout, "planned and unplanned agree %s in all %d outputs\n", what, len(g.Outputs))
+	s.verdict = fmt.Sprintf("planned and unplanned agree %s in all %d outputs", what, len(g.Outputs))
 	return nil
 }
 

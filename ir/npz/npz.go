@@ -128,7 +128,7 @@ func member(f *zip.File, left int64) (*ir.Tensor, int64, error) {
 func Write(path string, a *Archive) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".npz-*")
 	if err != nil {
-		return err
+		return unwritable(path, err)
 	}
 	defer os.Remove(f.Name())
 	err = Encode(f, a)
@@ -142,6 +142,14 @@ func Write(path string, a *Archive) error {
 		err = os.Rename(f.Name(), path)
 	}
 	return err
+}
+
+// unwritable names the file that was asked for, not the temporary one.
+func unwritable(path string, err error) error {
+	if e := (*os.PathError)(nil); errors.As(err, &e) {
+		err = e.Err
+	}
+	return fmt.Errorf("cannot write %s: %w", path, err)
 }
 
 // Encode writes the archive, members stored as NumPy's savez does.
