@@ -27,6 +27,7 @@ func runCompile(c *call) error {
 	out := f.String("o", "", "write the artifacts into `DIR`")
 	asJSON := f.Bool("json", false, "print the table as one JSON object")
 	svg := f.String("svg", "", "draw the device arena over the step into `FILE.svg`: time across, address up")
+	what := f.whatIf()
 	emit := f.String("emit", "model,plan,dot,cuda", "which artifacts to write: `LIST`")
 	args, err := f.parse(c, 1, 1)
 	if err != nil {
@@ -56,10 +57,18 @@ func runCompile(c *call) error {
 			return err
 		}
 	}
+	if what.svg != "" {
+		if err := writeFile(what.svg, func(w io.Writer) error { return drawCurve(w, ctx) }); err != nil {
+			return err
+		}
+	}
 	if *asJSON {
-		return printJSON(c.stdout, ctx)
+		return printJSON(c.stdout, ctx, what.print)
 	}
 	printTable(c.stdout, ctx, *out)
+	if what.print {
+		return printCurve(c.stdout, ctx)
+	}
 	return nil
 }
 

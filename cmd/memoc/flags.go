@@ -13,6 +13,7 @@ import (
 	"memoc/ir/diag"
 	"memoc/passes"
 	"memoc/passes/cost"
+	"memoc/passes/plan"
 )
 
 // flags is a command's flag set. Flags may stand before, between and after
@@ -135,6 +136,7 @@ type compileFlags struct {
 	backward   string
 	mapping    map[string]string
 	strict     bool
+	policy     plan.Policy
 	debug      passes.Debug
 }
 
@@ -154,6 +156,12 @@ func (f *flags) compile() *compileFlags {
 	f.Func("host-budget", "host memory for swapping: `SIZE` (default: the device profile's)", func(s string) (err error) {
 		cf.hostBudget, err = passes.ParseSize(s)
 		return err
+	})
+	f.Func("policy", "what may be done with tensors: `NAME`, auto (whatever is fastest), keep, swap or recompute (default auto)", func(s string) (err error) {
+		if cf.policy, err = plan.ParsePolicy(s); err != nil {
+			return fmt.Errorf("nothing is called %q%s; use %s", s, didYouMean(s, plan.PolicyNames()), strings.Join(plan.PolicyNames(), ", "))
+		}
+		return nil
 	})
 	f.StringVar(&cf.device, "device", "h100", "device profile: `NAME` (see \"memoc devices\") or a .json file")
 	f.StringVar(&cf.backward, "backward", "", "`FILE` with the backward half of a split export")
@@ -216,5 +224,5 @@ func (cf *compileFlags) options() (passes.Options, error) {
 		return passes.Options{}, &usageError{"--loss needs --train"}
 	}
 	return passes.Options{Train: cf.train, Loss: cf.loss, Wrt: cf.wrt, Dims: cf.dims, Strict: cf.strict, Budget: cf.budget,
-		HostBudget: cf.hostBudget, Device: dev, Debug: cf.debug}, nil
+		HostBudget: cf.hostBudget, Device: dev, Policy: cf.policy, Debug: cf.debug}, nil
 }

@@ -74,8 +74,12 @@ func decisionCounts(p *ir.Program) map[string]*decisionCount {
 }
 
 // printJSON prints the summary as one JSON object: the contract of --json.
-func printJSON(w io.Writer, c *passes.Context) error {
+func printJSON(w io.Writer, c *passes.Context, whatIf bool) error {
 	m := &c.Program.Metrics
+	var curve []passes.WhatIf
+	if whatIf {
+		curve = c.WhatIf()
+	}
 	return json.NewEncoder(w).Encode(struct {
 		PeakExported  int64                     `json:"peak_exported"`
 		PeakUnplanned int64                     `json:"peak_unplanned"`
@@ -88,6 +92,7 @@ func printJSON(w io.Writer, c *passes.Context) error {
 		Stall         int64                     `json:"stall_ns"`
 		Extra         int64                     `json:"extra_compute_ns"`
 		Decisions     map[string]*decisionCount `json:"decisions"`
+		WhatIf        []passes.WhatIf           `json:"what_if,omitempty"`
 	}{m.PeakExported, m.PeakUnplanned, m.Persistent, m.Budget, m.Peak, m.LowerBound, m.HostPeak, m.Time, m.Stall,
-		m.ExtraCompute, decisionCounts(c.Program)})
+		m.ExtraCompute, decisionCounts(c.Program), curve})
 }

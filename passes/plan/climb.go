@@ -9,7 +9,7 @@ import (
 // one path's end, and to improve the plans on it.
 const (
 	lowerWork = 1 << 21
-	climbWork = 1 << 15
+	climbWork = 1 << 16
 )
 
 // lower goes on from the least peak of the walk, one tensor at a time: whatever
@@ -80,9 +80,10 @@ func (w *path) atPeak(s *Schedule) []int {
 }
 
 // climb improves the plans of the front by changing one choice at a time: every
-// plan that no other beats in peak and time is tried with every other choice
-// for every tensor, and so are those that this finds. Problems for which one
-// such round is too much work are left as they are.
+// plan that no other beats in peak and time is tried, and so are those that this
+// finds. First whatever moves is kept, then every choice is tried for every
+// tensor. Problems for which a few such rounds are too much work are left as
+// they are.
 func (w *path) climb() {
 	var tensors []int
 	for t := range w.p.Tensors {
@@ -90,10 +91,16 @@ func (w *path) climb() {
 			tensors = append(tensors, t)
 		}
 	}
-	limit := w.work + climbWork
-	if int64(len(tensors)*len(w.p.Ops)) > climbWork/4 {
+	if int64(len(tensors)*len(w.p.Ops)) > climbWork/16 {
 		return
 	}
+	w.climbWith(tensors, climbWork, func(int) []Choice { return []Choice{Keep} })
+	w.climbWith(tensors, climbWork/4, w.alternatives)
+}
+
+// climbWith climbs with the given choices for every tensor.
+func (w *path) climbWith(tensors []int, work int64, choices func(t int) []Choice) {
+	limit := w.work + work
 	tried := map[string]bool{}
 	for w.work < limit {
 		r := w.next(tried)
@@ -102,23 +109,17 @@ func (w *path) climb() {
 		}
 		c := slices.Clone(r.Choice)
 		for _, t := range tensors {
-			w.climbFrom(c, t, limit)
-		}
-	}
-}
-
-// climbFrom tries every choice for t in c and adds the plans that nothing on
-// the ladder beats.
-func (w *path) climbFrom(c []Choice, t int, limit int64) {
-	had := c[t]
-	defer func() { c[t] = had }()
-	for _, k := range w.alternatives(t) {
-		if k == had || w.work >= limit {
-			continue
-		}
-		c[t] = k
-		if s, err := w.build(c); err == nil && !w.beaten(s) {
-			w.add(c, s)
+			had := c[t]
+			for _, k := range choices(t) {
+				if k == had || w.work >= limit {
+					continue
+				}
+				c[t] = k
+				if s, err := w.build(c); err == nil && !w.beaten(s) {
+					w.add(c, s)
+				}
+			}
+			c[t] = had
 		}
 	}
 }

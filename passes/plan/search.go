@@ -97,9 +97,11 @@ func (p *Problem) Search(opt Options) (*Ladder, error) {
 		}
 		l.Rungs = append(l.Rungs, w.rungs...)
 	}
-	slices.SortStableFunc(l.Rungs, compareRungs)
+	sortRungs(&l)
 	return &l, nil
 }
+
+func sortRungs(l *Ladder) { slices.SortStableFunc(l.Rungs, compareRungs) }
 
 // Pareto lists the rungs that no other beats in both peak and time, by
 // descending peak: the trade-off between memory and time.
