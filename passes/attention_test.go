@@ -258,6 +258,30 @@ func TestAttentionTraced(t *testing.T) {
 	}
 }
 
+// TestAttentionLimit stops after so many.
+func TestAttentionLimit(t *testing.T) {
+	path := sharedFile(t, "llama_dynamo18", "model.onnx")
+	for limit, want := range []int{0, 1, 2, 2} {
+		m, _, err := onnx.Load(path, onnx.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &Context{Model: m, Graph: m.Graph, Options: Options{Train: true, Loss: "loss", Debug: Debug{"attention": {Limit: limit}}}}
+		if err := (&Runner{}).RunUntil(c, Analyze); err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for _, n := range c.Graph.Nodes {
+			if n.Op == "FlashAttention" {
+				got++
+			}
+		}
+		if got != want {
+			t.Errorf("limit %d: %d attentions are replaced", limit, got)
+		}
+	}
+}
+
 // An output of the graph that the attention makes keeps its name.
 func TestAttentionOutput(t *testing.T) {
 	m := attentionModel(t, `s = MatMul (q, kt) p = Softmax (s) y = MatMul (p, v)`)

@@ -184,7 +184,7 @@ func (m *Match) alike(v *ir.Value) map[*ir.Value]bool {
 		queue = queue[1:]
 		for _, u := range x.Uses() {
 			n := u.Node
-			if u.Port != 0 && !m.inner[n] {
+			if u.Port != 0 && !m.inner[n] || len(n.Out) == 0 || n.Out[0] == nil {
 				continue
 			}
 			swap := is(n, "Transpose") && swapsLast(n)

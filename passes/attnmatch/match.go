@@ -119,7 +119,7 @@ func (m *Match) forward(v *ir.Value, depth int) (out *ir.Node, why string) {
 	}
 	for _, u := range v.Uses() {
 		n := u.Node
-		if u.Port < 0 {
+		if u.Port < 0 || len(n.Out) == 0 || n.Out[0] == nil {
 			continue
 		}
 		guard, reason := false, ""
