@@ -254,7 +254,8 @@ func alive(c *Context, s *plan.Schedule) []AliveTensor {
 	for _, in := range s.Instances {
 		if in.First <= s.PeakAt && s.PeakAt < in.End {
 			st := &c.Live.Storages[c.Origin.storage[in.Tensor]]
-			out = append(out, AliveTensor{st.Root.Name, st.Root.Type.String(), st.Bytes, st.Class})
+			v := st.Known(c.Live.Graph)
+			out = append(out, AliveTensor{v.Name, v.Type.String(), st.Bytes, st.Class})
 		}
 	}
 	if len(s.Entries) > 0 {

@@ -122,7 +122,8 @@ func inspect(c *passes.Context) (*inspection, error) {
 	}
 	for i := range live.Storages {
 		s := &live.Storages[i]
-		info := tensorInfo{s.Root.Name, s.Root.Type.String(), s.Bytes, s.Class.String()}
+		v := s.Known(g)
+		info := tensorInfo{v.Name, v.Type.String(), s.Bytes, s.Class.String()}
 		in.Largest = append(in.Largest, info)
 		if s.Def >= 0 && s.Def <= at && at < s.End(len(g.Nodes)) {
 			in.Alive = append(in.Alive, info)

@@ -5,6 +5,8 @@
 package liveness
 
 import (
+	"slices"
+
 	"memoc/ir"
 )
 
@@ -19,6 +21,19 @@ type Storage struct {
 	Reads   []int // nodes that read it, ascending, each once
 	Derived bool  // computed from weights and constants alone, or a new layout of a persistent storage
 	layout  bool  // a new layout of a persistent storage
+}
+
+// Known is the value of s that a reader knows: a graph output, if it has one
+// (a gradient is a view of what the product made), or its root.
+func (s *Storage) Known(g *ir.Graph) *ir.Value {
+	if s.Class == ir.Output {
+		for _, v := range s.Values {
+			if slices.Contains(g.Outputs, v) {
+				return v
+			}
+		}
+	}
+	return s.Root
 }
 
 // End is the position after the last access, half-open; an output lives to n.
