@@ -95,6 +95,10 @@ func runPlace(c *call) error {
 	return nil
 }
 
+// placeWork is the work a search from the command line may take: some ten
+// seconds on a problem that is not solved at once.
+const placeWork = 1 << 32
+
 // solve runs the solver; Ctrl-C stops it with the best answer found.
 func solve(c *call, pf *placeFlags, p *place.Problem) (*place.Solution, time.Duration, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -102,7 +106,11 @@ func solve(c *call, pf *placeFlags, p *place.Problem) (*place.Solution, time.Dur
 	line := newProgress(c.stderr)
 	defer line.done()
 	start := time.Now()
-	sol, err := place.Solve(ctx, p, place.Options{TimeLimit: pf.timeLimit, Progress: func(pr place.Progress) {
+	work := int64(placeWork)
+	if pf.timeLimit > 0 {
+		work = 0 // the clock is the limit
+	}
+	sol, err := place.Solve(ctx, p, place.Options{Work: work, TimeLimit: pf.timeLimit, Progress: func(pr place.Progress) {
 		line.update(fmt.Sprintf("height %d, bound %d", pr.Height, pr.LowerBound), 0)
 	}})
 	return sol, time.Since(start), err
