@@ -41,7 +41,7 @@ func (a *attention) spelled(softmax *ir.Node) (err error) {
 		outs = 2
 	}
 	y := b.OpN(ir.MemocDomain, "FlashAttention", outs, f.Inputs(), f.Attrs...)
-	if err := a.deliver(b, y[0], m.Out.Out[0], false, m.Dims); err != nil {
+	if err := a.output(b, m, y[0]); err != nil {
 		return err
 	}
 	if m.Back != nil {
@@ -64,6 +64,7 @@ func (a *attention) operands(b *ir.Builder, m *attnmatch.Match) (f ops.FlashForm
 			return f, fmt.Sprintf("queries and values are of types %s and %s", m.Q.Type.DType, d)
 		}
 	}
+	q, k, v = reordered(b, q, m.Perms.Q), reordered(b, k, m.Perms.K), reordered(b, v, m.Perms.V)
 	f = ops.FlashForm{Q: a.ofRank4(b, q, false, m.Dims), K: a.ofRank4(b, k, !m.Turned, m.Dims), V: a.ofRank4(b, v, false, m.Dims)}
 	if f.Q == nil || f.K == nil || f.V == nil {
 		return f, fmt.Sprintf("batch and heads of %q cannot be told apart", m.Q.Name)
@@ -76,6 +77,36 @@ func (a *attention) operands(b *ir.Builder, m *attnmatch.Match) (f ops.FlashForm
 		f.Attrs = append(f.Attrs, ir.FloatAttr("softcap", float32(m.Softcap)))
 	}
 	return f, ""
+}
+
+// reordered is v with its axes in another order; nil: as they are.
+func reordered(b *ir.Builder, v *ir.Value, perm []int64) *ir.Value {
+	for k, p := range perm {
+		if int64(k) != p {
+			return b.Transpose(v, perm...)
+		}
+	}
+	return v
+}
+
+// output delivers the result of an attention.
+func (a *attention) output(b *ir.Builder, m *attnmatch.Match, y *ir.Value) error {
+	old := m.Out.Out[0]
+	x := y
+	if r := len(m.Perms.Out); r == 3 {
+		s := y.Type.Shape.Dims // one batch: heads and batch are one axis
+		if !s[0].Equal(ir.N(1)) {
+			b.Fail(m.Out.Errorf("internal", "BUG: the result of an equation of rank 3 is %s", y.Type))
+		}
+		x = b.Squeeze(y, 0)
+	}
+	if x = reordered(b, x, m.Perms.Out); x == y {
+		return a.deliver(b, y, old, false, m.Dims)
+	}
+	if !x.Type.Equal(old.Type) {
+		x.Type = old.Type
+	}
+	return a.replace(old, x)
 }
 
 // narrow is v before a cast from type d, nil if it is no such cast.

@@ -20,6 +20,7 @@ import (
 type Match struct {
 	Softmax, Scores, Out *ir.Node // Scores multiplies Q by K^T, Out the weights by V
 	Q, KT, V             *ir.Value
+	Perms                Perms
 	Turned               bool // KT is the keys not transposed: the product does it
 	// Dims is batch, heads, queries and keys; batch is 1 where nothing tells it
 	// from the heads.
@@ -52,6 +53,9 @@ func Find(softmax *ir.Node) (m *Match, why string) {
 		return nil, ""
 	}
 	m.Out, m.V = out, out.In[1]
+	if e, ok := equationOf(out); ok {
+		m.Perms.V, m.Perms.Out, _ = e.context()
+	}
 	if why == "" {
 		why = m.upward(softmax.In[0])
 	}
@@ -93,8 +97,8 @@ func reachesProduct(v *ir.Value, depth int) bool {
 		return false
 	}
 	switch n.Op {
-	case "MatMul":
-		return n.In[0].Init == nil && n.In[1].Init == nil // beside weights it is a projection
+	case "MatMul", "Einsum":
+		return n.In[0].Init == nil && len(n.In) > 1 && n.In[1].Init == nil // beside weights it is a projection
 	case "Cast", "Identity", "Reshape", "Add", "Sub", "Mul", "Div", "Where", "Tanh", "Expand", "Max":
 		for _, in := range n.In {
 			if in != nil && reachesProduct(in, depth-1) {
@@ -113,6 +117,11 @@ func (m *Match) forward(v *ir.Value, depth int) (out *ir.Node, why string) {
 	}
 	m.weights[v] = true
 	for _, u := range v.Uses() {
+		if e, ok := equationOf(u.Node); ok && u.Port == 0 {
+			if _, _, ok := e.context(); ok {
+				return u.Node, ""
+			}
+		}
 		if n := u.Node; isProduct(n) && alpha(n) == 1 && u.Port == 0 && !turned(n, 0) && !turned(n, 1) {
 			return n, ""
 		}
@@ -241,6 +250,22 @@ func hiding(v *ir.Value) (x float64, ok bool) {
 	return x, mask.Low(v.Type.DType, x)
 }
 
+// equation takes in scores made by an Einsum, whose operands may come in
+// either order.
+func (m *Match) equation(n *ir.Node, e equation) string {
+	m.Scores, m.Turned = n, true
+	ok := false
+	m.Q, m.KT = n.In[0], n.In[1]
+	if m.Perms.Q, m.Perms.K, ok = e.scores(); ok {
+		return ""
+	}
+	m.Q, m.KT = n.In[1], n.In[0]
+	if m.Perms.Q, m.Perms.K, ok = (equation{e.b, e.a, e.out}).scores(); ok {
+		return ""
+	}
+	return fmt.Sprintf("the scores are made by %s, which is no product of queries and keys", n)
+}
+
 // rounded is x as the floating-point type d holds it.
 func rounded(d ir.DType, x float64) float64 {
 	if !d.IsFloat() {
@@ -262,7 +287,10 @@ func (m *Match) upward(v *ir.Value) string {
 			return fmt.Sprintf("the scores come from %q", v.Name)
 		}
 		next := n.In[0]
+		e, named := equationOf(n)
 		switch {
+		case named:
+			return m.equation(n, e)
 		case isProduct(n) && !turned(n, 0):
 			m.Scores, m.Q, m.KT, m.Turned = n, n.In[0], n.In[1], turned(n, 1)
 			m.Scale *= alpha(n)
@@ -367,7 +395,7 @@ func (m *Match) masked(n *ir.Node, v *ir.Value, scaled float64) (next *ir.Value,
 
 // shapes checks the operands against each other.
 func (m *Match) shapes() string {
-	q, kt, v, p := m.Q.Type.Shape, m.KT.Type.Shape, m.V.Type.Shape, m.Scores.Out[0].Type.Shape
+	q, kt, v, p := permuted(m.Q.Type.Shape, m.Perms.Q), permuted(m.KT.Type.Shape, m.Perms.K), permuted(m.V.Type.Shape, m.Perms.V), m.Scores.Out[0].Type.Shape
 	r := q.Rank()
 	if m.Turned && kt.Rank() >= 2 {
 		kt = ir.Dims(slices.Clone(kt.Dims)...)
@@ -393,6 +421,9 @@ func (m *Match) shapes() string {
 	if r == 4 {
 		m.Dims[0], m.Dims[1] = p.Dims[0], p.Dims[1]
 	} else if s := m.split(); s != nil {
+		if m.Perms.Q != nil || m.Perms.V != nil {
+			return "the products are Einsums of batch and heads as one axis"
+		}
 		if m.merged {
 			return "a mask is met where batch and heads are one axis"
 		}
@@ -436,6 +467,8 @@ func (m *Match) readers() string {
 	switch {
 	case len(others) == 0:
 		return ""
+	case m.Perms.Q != nil || m.Perms.V != nil:
+		return "the products are Einsums, and the graph holds a gradient"
 	case m.KT.Type.Shape.Rank() == 4 && !m.KT.Type.Shape.Dims[1].Equal(m.Dims[1]):
 		return "the keys are broadcast to the heads of the queries, and the graph holds a gradient"
 	}
