@@ -36,6 +36,7 @@ type inspection struct {
 	PeakNode  string          `json:"peak_node"`
 	Alive     []tensorInfo    `json:"alive_at_peak"`
 	Unsized   []string        `json:"unsized"` // tensors without a static size, as far as listed
+	Layers    []layerInfo     `json:"layers"`
 }
 
 type tensorInfo struct {
@@ -130,6 +131,7 @@ func inspect(c *passes.Context) (*inspection, error) {
 		}
 	}
 	in.Largest, in.Alive = topBytes(in.Largest), topBytes(in.Alive)
+	in.Layers = layerInfos(live)
 	return in, nil
 }
 
@@ -237,6 +239,7 @@ func (in *inspection) print(out io.Writer) {
 	table("largest tensors", in.Largest)
 	fmt.Fprintf(w, "\npeak %s at %s\n", size(in.Peak), in.PeakNode)
 	table("alive there", in.Alive)
+	printLayers(w, in.Layers)
 	if len(in.Unsized) > 0 {
 		fmt.Fprintln(w, "\nwithout a fixed size (not counted above)")
 		for _, u := range in.Unsized {
