@@ -31,9 +31,9 @@ func LowerAttention(e *ir.Edit, n *ir.Node, improve func(*ir.Builder, *FlashForm
 	if why := notFlash(n); why != "" {
 		return false, why, nil
 	}
-	for _, v := range n.Out {
-		if v != nil && v.IsOutput() {
-			return false, "an output of the node is a graph output, whose name must stay", nil
+	for i, v := range n.Out {
+		if i > 0 && v != nil && v.IsOutput() {
+			return false, "a present output of the node is a graph output, whose name must stay", nil
 		}
 	}
 	b := ir.NewBuilder(e)
@@ -56,6 +56,10 @@ func LowerAttention(e *ir.Edit, n *ir.Node, improve func(*ir.Builder, *FlashForm
 			continue
 		}
 		v.Type.Shape = n.Out[i].Type.Shape
+		if old := n.Out[i]; old.IsOutput() { // it is made here, and takes the name
+			name := old.Name
+			old.Name, v.Name = e.Graph().Fresh(name+"_unfused"), name
+		}
 		if err := e.ReplaceUses(n.Out[i], v); err != nil {
 			return false, "", err
 		}

@@ -3,6 +3,7 @@ package mask
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -113,6 +114,12 @@ func check(t *testing.T, nodes string, size [3]string, want string) {
 	case class.String() != want:
 		t.Errorf("class %s, want %s", class, want)
 	}
+	against(t, g, class, v, size)
+}
+
+// against holds a class against the executed mask v.
+func against(t *testing.T, g *ir.Graph, class *Class, v *ir.Value, size [3]string) {
+	pad, seg := g.Inputs[0].Type.Shape.Dims, g.Inputs[1].Type.Shape.Dims
 	emit := &Emitter{Builder: ir.NewBuilder(ir.NewEdit(g)), Extent: func(axis int) *ir.Value {
 		return map[int]*ir.Value{Batch: byName(g, "sp0"), Query: byName(g, "ss1"), Key: byName(g, "sp1")}[axis]
 	}}
@@ -137,6 +144,58 @@ func check(t *testing.T, nodes string, size [3]string, want string) {
 		for seed := range int64(3) {
 			execute(t, g, class, v, n, seed)
 		}
+	}
+}
+
+// TestRandom composes masks at random: whatever gets a class has the right one.
+func TestRandom(t *testing.T) {
+	classes := map[string]int{}
+	for seed := range uint64(400) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		nodes := "x = Unsqueeze (seg, a2) y = Unsqueeze (seg, a1) own0 = Equal (x, y) own = Unsqueeze (own0, a1) "
+		conds := []string{"own", "keypad4"}
+		number := func() string { return []string{"zero", "one", "two", "minus"}[r.IntN(4)] }
+		for k := range 8 {
+			name := fmt.Sprint("c", k)
+			any := func() string { return conds[r.IntN(len(conds))] }
+			switch r.IntN(7) {
+			case 0, 1:
+				op := []string{"Less", "LessOrEqual", "Greater", "GreaterOrEqual"}[r.IntN(4)]
+				nodes += fmt.Sprintf("i%d = Add (i, %s) j%d = Sub (j, %s) %s = %s (j%d, i%d) ", k, number(), k, number(), name, op, k, k)
+			case 2:
+				nodes += fmt.Sprintf("%s = Not (%s) ", name, any())
+			case 3:
+				nodes += fmt.Sprintf("%s = Or (%s, %s) ", name, any(), any())
+			case 4:
+				nodes += fmt.Sprintf("f%d = Cast<to=1> (%s) g%d = Sub (fone, f%d) h%d = Mul (g%d, low) %s = Greater (h%d, tenthousand) ", k, any(), k, k, k, k, name, k)
+			case 5:
+				nodes += fmt.Sprintf("%s = Where (%s, %s, %s) ", name, any(), any(), any())
+			default:
+				nodes += fmt.Sprintf("%s = And (%s, %s) ", name, any(), any())
+			}
+			conds = append(conds, name)
+		}
+		nodes += "mask = Expand (c7, full)"
+		size := [3]string{"2", "4", "4"}
+		if seed%3 == 0 {
+			size = [3]string{"batch", "seq", "seq"}
+		}
+		g := graph(t, nodes, size[0], size[1], size[2])
+		pad, seg, v := g.Inputs[0].Type.Shape.Dims, g.Inputs[1].Type.Shape.Dims, g.Outputs[0]
+		class, _ := Of([]Part{{V: v, Low: math.Inf(-1)}}, pad[0], ir.N(3), seg[1], pad[1])
+		if class == nil {
+			classes["a tensor"]++
+			continue
+		}
+		classes[class.String()]++
+		against(t, g, class, v, size)
+		if t.Failed() {
+			t.Fatalf("seed %d: %s", seed, nodes)
+		}
+	}
+	t.Log(classes)
+	if len(classes) < 8 {
+		t.Errorf("the masks show too little: %v", classes)
 	}
 }
 
