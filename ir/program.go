@@ -157,6 +157,21 @@ type Decision struct {
 	Reason  string
 	Extra   Nanos  // compute added by recomputing it, or time its copies take
 	Produce string // node that makes it
+
+	Type       string
+	First, End int    // steps from its definition to its last use, half-open
+	Binds      string // the limit that decided: see docs/plan.md
+	Options    []Alternative
+}
+
+// Alternative is one way to treat a tensor, and what it costs beside the rest
+// of the plan.
+type Alternative struct {
+	Kind     DecisionKind
+	Possible bool
+	Bytes    Bytes // held at the plan's peak
+	Time     Nanos // of its copies both ways, or of making it again once
+	Note     string
 }
 
 // Metrics is the summary of a plan; sizes in bytes, times in nanoseconds.

@@ -85,6 +85,7 @@ type Context struct {
 	Log      []ir.PassRecord
 
 	placement placement
+	producers []int // by problem tensor; nil until asked for
 
 	limit int // rewrites left to the running pass (-d=<pass>/limit=n); < 0: no limit
 }

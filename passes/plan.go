@@ -96,6 +96,7 @@ const fastestWork = 1 << 19
 
 // placement is a choice carried out and placed.
 type placement struct {
+	choice   []plan.Choice
 	schedule *plan.Schedule
 	device   *place.Solution // of the moving buffers, above the persistent ones
 	host     *place.Solution
@@ -112,7 +113,8 @@ func (c *Context) compareTwoLevel() ([]ir.KV, error) {
 	}
 	c.Metrics.FlatPeak = c.placement.height
 	c.Metrics.TwoLevelPeak = c.Metrics.Persistent + two.Height
-	lower := placement{c.Schedule, two, c.placement.host, c.Metrics.TwoLevelPeak}
+	lower := c.placement
+	lower.device, lower.height = two, c.Metrics.TwoLevelPeak
 	flatTime, err := orderedTime(c, &c.placement)
 	if err != nil {
 		return nil, err
@@ -141,7 +143,7 @@ func placed(c *Context, choice []plan.Choice) (placement, error) {
 	if err != nil {
 		return placement{}, err
 	}
-	return placement{s, device, host, c.Metrics.Persistent + device.Height}, nil
+	return placement{choice, s, device, host, c.Metrics.Persistent + device.Height}, nil
 }
 
 // deviceProblem states the placement of a schedule's moving buffers: those of

@@ -1,8 +1,6 @@
 package passes
 
 import (
-	"fmt"
-
 	"memoc/ir"
 	"memoc/passes/plan"
 )
@@ -317,58 +315,4 @@ func addAccess(as []ir.Access, places []ir.Place, v *ir.Value) []ir.Access {
 		}
 	}
 	return append(as, ir.Access{Buffer: places[v.ID].Buffer, Offset: places[v.ID].Offset, Size: places[v.ID].Size})
-}
-
-// decisions states what became of every skeletal storage and of every other
-// one that was moved or made again.
-func (r *rewriter) decisions() {
-	c := r.c
-	made := map[int]int{}
-	extra := map[int]ir.Nanos{}
-	copied := map[int]bool{}
-	for i := range r.s.Entries {
-		e := &r.s.Entries[i]
-		switch e.Kind {
-		case plan.Clone:
-			for _, t := range c.Problem.Ops[e.Op].Out {
-				made[t]++
-				extra[t] += c.Problem.Ops[e.Op].Time
-			}
-		case plan.CopyOut:
-			copied[r.s.Instances[e.In[0]].Tensor] = true
-		}
-	}
-	for t, i := range c.Origin.storage {
-		st := &c.Live.Storages[i]
-		d := ir.Decision{Tensor: st.Root.Name, Bytes: st.Bytes, Produce: st.Root.Def.Name}
-		switch {
-		case copied[t]:
-			d.Kind, d.Reason = ir.Swap, "its copies hide behind computation"
-			d.Extra = 0
-		case made[t] > 0:
-			d.Kind, d.Extra = ir.Remat, extra[t]
-			d.Reason = "made again once, which costs less than its bytes"
-			if made[t] > 1 {
-				d.Reason = fmt.Sprintf("made again %d times, which costs less than its bytes", made[t])
-			}
-			if st.Derived {
-				d.Reason = "follows from weights and constants alone"
-			}
-		case st.Class == ir.Skeletal:
-			d.Kind, d.Reason = ir.Keep, keepReason(st.Root.Def)
-		default:
-			continue
-		}
-		r.prog.Decisions = append(r.prog.Decisions, d)
-	}
-}
-
-func keepReason(n *ir.Node) string {
-	if n.Decl == nil {
-		return "its operator is unknown to memoc"
-	}
-	if pure, why := n.Decl.Recompute.OK(); !pure {
-		return "never made again: " + why
-	}
-	return "it fits"
 }

@@ -49,7 +49,7 @@ type call struct {
 }
 
 func commands() []*command {
-	return []*command{compileCommand, runCommand, inspectCommand, checkCommand, placeCommand,
+	return []*command{compileCommand, runCommand, inspectCommand, explainCommand, checkCommand, placeCommand,
 		passesCommand, opsCommand, devicesCommand, modelCommand, versionCommand}
 }
 

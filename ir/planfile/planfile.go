@@ -103,6 +103,22 @@ type Decision struct {
 	Reason   string `json:"reason"`
 	Extra    int64  `json:"extra_ns"`
 	Producer string `json:"producer"`
+	// What follows came later within version 1; older files do not have it.
+	Type         string        `json:"type,omitempty"`
+	First        int           `json:"first,omitempty"`
+	End          int           `json:"end,omitempty"`
+	Binds        string        `json:"binds,omitempty"`
+	Alternatives []Alternative `json:"alternatives,omitempty"`
+}
+
+// Alternative is one way to treat a tensor, and what it costs beside the rest
+// of the plan.
+type Alternative struct {
+	Decision string `json:"decision"`
+	Possible bool   `json:"possible"`
+	Bytes    int64  `json:"bytes"` // held at the plan's peak
+	Time     int64  `json:"time_ns"`
+	Note     string `json:"note"`
 }
 
 // Pass is what one pass did.
@@ -134,7 +150,7 @@ func FromProgram(p *ir.Program) *Plan {
 		out.Steps = append(out.Steps, stepOf(&p.Steps[i], p))
 	}
 	for _, d := range p.Decisions {
-		out.Decisions = append(out.Decisions, Decision{d.Tensor, d.Bytes, d.Kind.String(), d.Reason, d.Extra, d.Produce})
+		out.Decisions = append(out.Decisions, decisionOf(&d))
 	}
 	for _, r := range p.Log {
 		pass := Pass{Name: r.Pass, Changed: r.Changed, Stats: map[string]string{}}
@@ -144,6 +160,15 @@ func FromProgram(p *ir.Program) *Plan {
 		out.Passes = append(out.Passes, pass)
 	}
 	out.Inputs, out.Weights, out.Outputs = names(p.Graph.Inputs), names(p.Graph.Inits), names(p.Graph.Outputs)
+	return out
+}
+
+func decisionOf(d *ir.Decision) Decision {
+	out := Decision{Tensor: d.Tensor, Bytes: d.Bytes, Decision: d.Kind.String(), Reason: d.Reason, Extra: d.Extra, Producer: d.Produce,
+		Type: d.Type, First: d.First, End: d.End, Binds: d.Binds}
+	for _, a := range d.Options {
+		out.Alternatives = append(out.Alternatives, Alternative{a.Kind.String(), a.Possible, a.Bytes, a.Time, a.Note})
+	}
 	return out
 }
 
