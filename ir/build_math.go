@@ -35,3 +35,13 @@ func (b *Builder) Where(cond, x, y *Value) *Value {
 	yes, no := b.Cast(cond, d), b.Cast(b.Not(cond), d)
 	return b.Add(b.Mul(yes, x), b.Mul(no, y))
 }
+
+// Sign is -1, 0 or 1. Before opset 9, which brought the operator, it is made
+// of two comparisons.
+func (b *Builder) Sign(x *Value) *Value {
+	if b.Opset() >= 9 {
+		return b.Op("Sign", []*Value{x})
+	}
+	d, zero := x.Type.DType, b.Zero(x)
+	return b.Sub(b.Cast(b.Greater(x, zero), d), b.Cast(b.Less(x, zero), d))
+}

@@ -122,7 +122,7 @@ func makeRandomOf(seed uint64, size int, only func(*ir.Op) bool, float ir.DType)
 func tryRandom(seed uint64, size int, only func(*ir.Op) bool, float ir.DType) (out *opsGraph, err error) {
 	defer ir.Catch(&err)
 	r := rand.New(rand.NewPCG(seed, 7))
-	opset := []int{11, 13, 14, 15, 16, 17, 18, 20, 21, 22, 23}[r.IntN(11)]
+	opset := []int{8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22, 23}[r.IntN(15)]
 	g := ir.NewGraph("random", map[string]int{"": opset, ir.MsDomain: 1, ir.MemocDomain: 1})
 	k := &randomMaker{r: r, g: g, in: map[string]ir.Datum{}, float: ir.Float, only: only}
 	k.b = ir.NewBuilder(ir.NewEdit(g))
@@ -251,9 +251,6 @@ func (k *randomMaker) fit(v *ir.Value, dims []int64) *ir.Value {
 		flat = k.b.SliceAxis(flat, 0, 0, want, 1)
 	case have < want:
 		flat = k.b.Pad(flat, []int64{0}, []int64{want - have})
-	}
-	if k.float == ir.Double && k.b.Opset() < 11 {
-		return flat
 	}
 	return k.b.Reshape(flat, dims...)
 }
@@ -389,13 +386,23 @@ func (k *randomMaker) plain() {
 			return
 		}
 		lo := k.r.Int64N(n)
-		k.keep(k.b.SliceAxis(v, a, lo, lo+1+k.r.Int64N(n), 1+k.r.Int64N(2)))
+		step := 1 + k.r.Int64N(2)
+		if k.b.Opset() < 10 {
+			a, step = (a+rank)%rank, 1
+		}
+		k.keep(k.b.SliceAxis(v, a, lo, lo+1+k.r.Int64N(n), step))
 	case 13:
+		if k.b.Opset() < 10 {
+			return
+		}
 		k.keep(k.b.ReverseAxis(v, k.r.Int64N(rank)))
 	case 14:
 		k.op("Concat", []*ir.Value{v, partner(dims), v}[:2+k.r.IntN(2)], ir.IntAttr("axis", axis()))
 	case 15:
 		a := axis()
+		if k.b.Opset() < 11 {
+			a = (a + rank) % rank
+		}
 		n := dims[(a+rank)%rank]
 		if n < 2 {
 			return

@@ -33,15 +33,20 @@ func runCheck(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := check.Plan(plan); err != nil {
-		return err
-	}
-	if err := check.Model(plan, m.Graph); err != nil {
+	if err := soundPlan(plan, m); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.stdout, "%s: sound: %d steps, %d buffers, %s on the device, %s on the host\n", args[0], len(plan.Steps), len(plan.Buffers),
 		passes.FormatBytes(plan.Metrics.Peak), passes.FormatBytes(plan.Metrics.HostPeak))
 	return nil
+}
+
+// soundPlan has the checker judge a plan that was read, with its model.
+func soundPlan(plan *planfile.Plan, m *ir.Model) error {
+	if err := check.Plan(plan); err != nil {
+		return err
+	}
+	return check.Model(plan, m.Graph)
 }
 
 // unreadable is the error of a file that cannot be opened.

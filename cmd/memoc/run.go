@@ -97,6 +97,9 @@ func prepare(c *call, rf *runFlags, path string) (*subject, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := soundPlan(plan, m); err != nil {
+			return nil, err // it may have been edited
+		}
 		p, err := plan.Program(m.Graph)
 		return &subject{unplanned: m.Graph, program: p, dir: path, modelDir: path}, err
 	}

@@ -113,7 +113,7 @@ func (e *encoder) model() (*rope, error) {
 	if err != nil {
 		return nil, err
 	}
-	opsets, sameOpsets := e.opsets(old)
+	opsets, sameOpsets := e.opsets(old, same)
 	sameMeta := slices.Equal(old.model.Meta, e.m.Meta)
 	head := e.header(old)
 	if same && sameFuncs && sameOpsets && sameMeta && head == nil && e.m.Raw != nil {
@@ -233,15 +233,15 @@ func (e *encoder) header(old *modelRecords) *rope {
 
 // opsets writes the imports: those read, unless their version changed, then
 // the new ones in alphabetical order.
-func (e *encoder) opsets(old *modelRecords) (*rope, bool) {
+func (e *encoder) opsets(old *modelRecords, sameGraph bool) (*rope, bool) {
 	want := maps.Clone(e.m.Opsets)
 	for domain, version := range e.inserted {
 		if want[domain] == 0 {
 			want[domain] = version
 		}
 	}
-	if e.m.Raw != nil && len(old.opsets) == 0 && want[""] == e.m.Opsets[""] {
-		delete(want, "") // the file had none, and reading assumed one
+	if e.m.Raw != nil && sameGraph && len(old.opsets) == 0 && want[""] == e.m.Opsets[""] {
+		delete(want, "") // the file had none, reading assumed one, and nothing else is written
 	}
 	same := true
 	var out rope

@@ -252,3 +252,22 @@ func TestForeignVersion(t *testing.T) {
 		t.Errorf("written as %s with %d functions", n, len(again.Functions))
 	}
 }
+
+// A model without imports is written back without them; once it changes, the
+// set that was assumed is stated, since nobody else reads it otherwise.
+func TestAssumedImportIsWritten(t *testing.T) {
+	b := model(&pb{Node: []*onnxpb.NodeProto{node("Relu", "x", "y")}, Input: infos(info("x", 2)), Output: infos(info("y", 2))},
+		func(m *onnxpb.ModelProto) { m.OpsetImport = nil })
+	m, _, err := Decode(b, "", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	roundTrips(t, m)
+	e := ir.NewEdit(m.Graph)
+	ir.NewBuilder(e).Neg(m.Graph.Outputs[0])
+	e.Done()
+	got := unmarshal(t, mustEncode(t, m)).OpsetImport
+	if len(got) != 1 || got[0].GetDomain() != "" || int(got[0].GetVersion()) != m.Opsets[""] {
+		t.Errorf("imports %v, want version %d of the default domain", got, m.Opsets[""])
+	}
+}

@@ -132,8 +132,7 @@ func gemmGrad(c *ir.GradCtx) error {
 	a, b, dy := c.In(0), c.In(1), c.OutGrad(0)
 	ta, tb := transposed(c.Node, "transA"), transposed(c.Node, "transB")
 	product := func(x, y *ir.Value, tx, ty int) *ir.Value {
-		return c.Op("Gemm", []*ir.Value{x, y}, ir.IntAttr("transA", int64(tx)), ir.IntAttr("transB", int64(ty)),
-			ir.FloatAttr("alpha", c.Node.Float("alpha", 1)))
+		return gemmOf(c.Builder, x, y, tx, ty, c.Node.Float("alpha", 1))
 	}
 	if c.Needs(0) {
 		if ta == 0 {
@@ -326,4 +325,33 @@ func gemmKernel(c *ir.NodeCtx) (ir.Kernel, error) {
 	kernel.Args = append(kernel.Args, ir.FloatArg(alpha), ir.FloatArg(beta), ir.BoolArg(asBias), ir.WorkspaceArg(),
 		ir.IntArg(gemmWorkspace(2*k*m*n, c.InDType(0))))
 	return kernel, nil
+}
+
+// gemmOf is alpha op(x) op(y) as one Gemm. Before opset 11, where C became
+// optional, it is made of products and transposes.
+func gemmOf(b *ir.Builder, x, y *ir.Value, tx, ty int, alpha float32) *ir.Value {
+	if b.Opset() >= 11 {
+		var attrs []ir.Attr
+		if tx == 1 {
+			attrs = append(attrs, ir.IntAttr("transA", 1))
+		}
+		if ty == 1 {
+			attrs = append(attrs, ir.IntAttr("transB", 1))
+		}
+		if alpha != 1 {
+			attrs = append(attrs, ir.FloatAttr("alpha", alpha))
+		}
+		return b.Op("Gemm", []*ir.Value{x, y}, attrs...)
+	}
+	if tx == 1 {
+		x = b.TransposeLast2(x)
+	}
+	if ty == 1 {
+		y = b.TransposeLast2(y)
+	}
+	z := b.MatMul(x, y)
+	if alpha != 1 {
+		z = b.MulScalar(z, float64(alpha))
+	}
+	return z
 }

@@ -84,7 +84,7 @@ func lpNormGrad(c *ir.GradCtx) error {
 	x, g, y := c.Cast(c.In(0), work), c.Cast(c.OutGrad(0), work), c.Cast(c.Out(0), work)
 	norm, u := c.Sqrt(c.ReduceSum(c.Mul(x, x), true, int64(axis))), y
 	if c.Node.Int("p", 2) == 1 {
-		norm, u = c.ReduceSum(c.Op("Abs", []*ir.Value{x}), true, int64(axis)), c.Op("Sign", []*ir.Value{x})
+		norm, u = c.ReduceSum(c.Op("Abs", []*ir.Value{x}), true, int64(axis)), c.Sign(x)
 	}
 	inner := c.Sub(g, c.Mul(u, c.ReduceSum(c.Mul(g, y), true, int64(axis))))
 	none := c.Same(norm, c.Zero(norm))

@@ -90,7 +90,7 @@ func normDirection(c *ir.GradCtx) *ir.Value {
 	if p == 2 {
 		return x
 	}
-	sign := c.Op("Sign", []*ir.Value{x})
+	sign := c.Sign(x)
 	if p == 1 {
 		return sign
 	}

@@ -110,7 +110,7 @@ func squeezeTo(c *ir.GradCtx, g, like *ir.Value, axis int64) *ir.Value {
 
 func matmulGradA(c *ir.GradCtx, a, b, dy *ir.Value) *ir.Value {
 	if b.Type.Shape.Rank() == 2 {
-		g := c.Op("Gemm", []*ir.Value{flattenRows(c, dy), b}, ir.IntAttr("transB", 1))
+		g := gemmOf(c.Builder, flattenRows(c, dy), b, 0, 1, 1)
 		return c.ReshapeLike(g, a)
 	}
 	return c.SumTo(c.MatMul(dy, c.TransposeLast2(b)), a)
@@ -118,7 +118,7 @@ func matmulGradA(c *ir.GradCtx, a, b, dy *ir.Value) *ir.Value {
 
 func matmulGradB(c *ir.GradCtx, a, b, dy *ir.Value) *ir.Value {
 	if b.Type.Shape.Rank() == 2 {
-		return c.Op("Gemm", []*ir.Value{flattenRows(c, a), flattenRows(c, dy)}, ir.IntAttr("transA", 1))
+		return gemmOf(c.Builder, flattenRows(c, a), flattenRows(c, dy), 1, 0, 1)
 	}
 	return c.SumTo(c.MatMul(c.TransposeLast2(a), dy), b)
 }

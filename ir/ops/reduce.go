@@ -52,7 +52,7 @@ var _ = registerReductions(
 		evalInt: func(d ir.DType, x []int64) int64 {
 			return sumOver(x, func(v int64) int64 { return absInt(d, v) })
 		},
-		grad: func(c *ir.GradCtx, r reduceGrad) *ir.Value { return c.Mul(r.dy, c.Op("Sign", []*ir.Value{r.x})) }},
+		grad: func(c *ir.GradCtx, r reduceGrad) *ir.Value { return c.Mul(r.dy, c.Sign(r.x)) }},
 	reduction{name: "ReduceL2", doc: "Square root of the sum of squares over axes.", since: []int{1, 11, 13, 18}, axesInput: 18, types: reduceTypes,
 		flops: 2, kernel: "reduce_l2",
 		eval: func(x []float64) float64 { return math.Sqrt(sumOver(x, square)) },

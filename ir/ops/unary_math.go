@@ -11,7 +11,7 @@ import (
 var _ = registerUnary(
 	unaryOp{name: "Abs", doc: "Absolute value.", since: []int{1, 6, 13}, types: ir.Numeric,
 		f: math.Abs, g: absInt, expr: "abs_of(x0)", points: signedPoints,
-		grad: func(c *ir.GradCtx, dy *ir.Value) *ir.Value { return c.Mul(dy, c.Op("Sign", []*ir.Value{c.In(0)})) }},
+		grad: func(c *ir.GradCtx, dy *ir.Value) *ir.Value { return c.Mul(dy, c.Sign(c.In(0))) }},
 	unaryOp{name: "Neg", doc: "-x.", since: []int{1, 6, 13}, types: ir.Signed,
 		f: func(x float64) float64 { return -x }, g: func(_ ir.DType, x int64) int64 { return -x },
 		expr: "-x0", points: signedPoints,

@@ -55,6 +55,12 @@ func (p *Plan) Program(g *ir.Graph) (*ir.Program, error) {
 
 var classes = map[string]ir.Class{}
 
+// KnownClass reports whether a buffer's class has that name.
+func KnownClass(name string) bool {
+	_, ok := classes[name]
+	return ok
+}
+
 func init() {
 	for c := ir.Transient; c <= ir.HostSlot; c++ {
 		classes[c.String()] = c

@@ -70,6 +70,9 @@ func (j *judge) indices() error {
 		if b.Arena < 0 || b.Arena >= len(p.Arenas) {
 			return fault("indices", "buffer %d (%s) lies in arena %d of %d", i, b.Name, b.Arena, len(p.Arenas))
 		}
+		if !planfile.KnownClass(b.Class) {
+			return fault("indices", "buffer %d (%s) is of class %q", i, b.Name, b.Class)
+		}
 	}
 	for i, s := range p.Steps {
 		for _, name := range append(append([]string{}, s.Reads...), s.Writes...) {

@@ -130,6 +130,9 @@ var faults = []planted{
 		p.Buffers[0].Arena = []int{len(p.Arenas), -1}[k%2]
 		return k < 2
 	}},
+	{"a buffer of a class that is not there", "indices", func(p *planfile.Plan, k int) bool {
+		return nth(len(p.Buffers), k, func(int) bool { return true }, func(i int) { p.Buffers[i].Class = []string{"", "host"}[k%2] })
+	}},
 	{"a wait for a later step", "indices", func(p *planfile.Plan, k int) bool {
 		return nth(len(p.Steps), k, func(int) bool { return true }, func(i int) { p.Steps[i].Waits = append(p.Steps[i].Waits, i) })
 	}},
