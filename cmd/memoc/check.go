@@ -71,7 +71,7 @@ func loadCompiled(dir string) (*planfile.Plan, *ir.Model, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", filepath.Join(dir, "plan.json"), err)
 	}
-	m, _, err := onnx.Load(filepath.Join(dir, "model.onnx"), onnx.Options{})
+	m, _, err := onnx.Load(filepath.Join(dir, "model.onnx"), onnx.Options{Unbridge: true})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -66,4 +67,35 @@ func (e *encoder) bridge(n *ir.Node) (*rope, error) {
 	call.string(4, name)
 	call.string(7, compatDomain)
 	return &call, nil
+}
+
+// unbridge turns a call that bridge wrote into the node it stands for.
+func (l *loader) unbridge(s *ir.NodeSpec) bool {
+	at := slices.IndexFunc(l.bridges, func(f *ir.Function) bool { return s.Domain == f.Domain && s.Op == f.Name })
+	if at < 0 {
+		return false
+	}
+	f := l.bridges[at]
+	n := f.Body.Nodes[0]
+	in, out := make([]*ir.Value, len(n.In)), make([]string, len(n.Out))
+	for i, v := range n.In {
+		if v != nil {
+			k := slices.Index(f.Inputs, v.Name)
+			if k < 0 || k >= len(s.In) {
+				return false
+			}
+			in[i] = s.In[k]
+		}
+	}
+	for i, v := range n.Out {
+		if v != nil {
+			k := slices.Index(f.Outputs, v.Name)
+			if k < 0 || k >= len(s.Out) {
+				return false
+			}
+			out[i] = s.Out[k]
+		}
+	}
+	s.Domain, s.Op, s.Version, s.Attrs, s.In, s.Out = n.Domain, n.Op, n.Version, n.Attrs, in, out
+	return true
 }

@@ -336,8 +336,12 @@ func (b *builder) node(p *nodeProto, s *scope, types map[string]ir.Type) error {
 	for _, name := range p.out {
 		spec.Out = append(spec.Out, s.outs[name])
 	}
+	raw := p.span
+	if b.unbridge(&spec) {
+		raw = nil
+	}
 	n := s.g.Append(spec)
-	n.Overload, n.Doc, n.Raw = p.overload, p.doc, p.span
+	n.Overload, n.Doc, n.Raw = p.overload, p.doc, raw
 	if len(captures) > 0 {
 		n.SetCaptures(captures)
 	}

@@ -263,11 +263,37 @@ func TestAssumedImportIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	roundTrips(t, m)
-	e := ir.NewEdit(m.Graph)
-	ir.NewBuilder(e).Neg(m.Graph.Outputs[0])
-	e.Done()
+	m.Graph.Append(ir.NodeSpec{Name: "n", Op: "Neg", In: []*ir.Value{m.Graph.Outputs[0]}, Out: []string{"z"}})
 	got := unmarshal(t, mustEncode(t, m)).OpsetImport
 	if len(got) != 1 || got[0].GetDomain() != "" || int(got[0].GetVersion()) != m.Opsets[""] {
 		t.Errorf("imports %v, want version %d of the default domain", got, m.Opsets[""])
+	}
+}
+
+// A node of another version than the model imports is written as a call, and
+// read back as the node where that is asked for: a compiled folder holds the
+// nodes that its plan speaks of.
+func TestBridgesAreReadBack(t *testing.T) {
+	g := ir.NewGraph("g", map[string]int{"": 17})
+	x, axes := g.AddInput("x", ir.TensorOf(ir.Float, ir.Ints64(2, 3))), g.AddInput("axes", ir.TensorOf(ir.Int64, ir.Ints64(1)))
+	n := g.Append(ir.NodeSpec{Name: "n", Op: "Clip", Version: 18, In: []*ir.Value{x, nil, axes}, Out: []string{"y"}, Attrs: []ir.Attr{ir.IntAttr("a", 3)}})
+	g.Outputs = n.Out
+	b := mustEncode(t, &ir.Model{IRVersion: 10, Opsets: g.Opsets, Graph: g})
+	for _, unbridge := range []bool{false, true} {
+		m, _, err := Decode(b, "", Options{Unbridge: unbridge})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := m.Graph.Nodes[0]
+		if !unbridge {
+			if got.Domain != compatDomain {
+				t.Errorf("read as %s without being asked to", got)
+			}
+			continue
+		}
+		if got.Op != "Clip" || got.Domain != "" || got.Version != 18 || got.Name != "n" || got.Int("a", 0) != 3 ||
+			len(got.In) != 3 || got.In[0].Name != "x" || got.In[1] != nil || got.In[2].Name != "axes" || got.Out[0] != m.Graph.Outputs[0] {
+			t.Errorf("read as %s of %v", got, got.In)
+		}
 	}
 }

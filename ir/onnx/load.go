@@ -21,6 +21,9 @@ import (
 type Options struct {
 	// Strict refuses what is otherwise accepted with a warning.
 	Strict bool
+	// Unbridge reads calls of the functions that hold an operator of another
+	// version, as Encode writes them, as that operator again.
+	Unbridge bool
 	// Name stands for the file in messages; Load takes the path.
 	Name string
 }
@@ -112,6 +115,7 @@ type loader struct {
 	foreign  map[string]bool // domains the warning was given for
 	fresh    map[string]bool // symbols made for dims that the file leaves open
 	root     *ir.Graph
+	bridges  []*ir.Function // to be read as operators; see Options
 }
 
 func (l *loader) warn(id, message, help string, loc diag.Location) {
@@ -166,6 +170,9 @@ func (l *loader) model(b []byte) (*ir.Model, error) {
 			}
 		}
 		m.Functions = append(m.Functions, f)
+		if l.opt.Unbridge && f.Domain == compatDomain && len(f.Body.Nodes) == 1 {
+			l.bridges = append(l.bridges, f)
+		}
 	}
 	m.Graph, err = l.rootGraph(graphs[0], m)
 	return m, err
