@@ -4,7 +4,7 @@ package passes
 // bytes or more the step takes Time nanoseconds. Predicted, before placement.
 type WhatIf struct {
 	Budget   int64 `json:"budget"` // device bytes, weights and inputs included
-	Peak     int64 `json:"peak"`   // of what moves: Budget less the persistent bytes
+	Peak     int64 `json:"peak"`   // as in the summary: persistent bytes included
 	HostPeak int64 `json:"host_peak"`
 	Time     int64 `json:"time_ns"`
 	Extra    int64 `json:"extra_compute_ns"`
@@ -16,7 +16,7 @@ type WhatIf struct {
 func (c *Context) WhatIf() []WhatIf {
 	var out []WhatIf
 	for _, r := range c.Ladder.Pareto() {
-		out = append(out, WhatIf{Budget: c.Metrics.Persistent + r.Peak, Peak: r.Peak, HostPeak: r.HostPeak, Time: r.Time, Extra: r.Extra, Stall: r.Stall})
+		out = append(out, WhatIf{Budget: c.Metrics.Persistent + r.Peak, Peak: c.Metrics.Persistent + r.Peak, HostPeak: r.HostPeak, Time: r.Time, Extra: r.Extra, Stall: r.Stall})
 	}
 	return out
 }

@@ -3,7 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"memoc/ir"
@@ -51,6 +54,9 @@ func runCompile(c *call) error {
 		if err := writeArtifacts(ctx, *out, wanted, cf.read(args[0])); err != nil {
 			return err
 		}
+		if d := externalData(ctx.Graph, *out); d != nil && wanted["model"] {
+			printWarnings(c, []*diag.Diagnostic{d})
+		}
 	}
 	if *svg != "" {
 		if err := writeFile(*svg, func(w io.Writer) error { return drawArena(w, ctx.Program) }); err != nil {
@@ -70,6 +76,26 @@ func runCompile(c *call) error {
 		return printCurve(c.stdout, ctx)
 	}
 	return nil
+}
+
+// externalData is the note that the written model refers to data files, which
+// are looked for beside it; nil if it refers to none or they are there.
+func externalData(g *ir.Graph, dir string) *diag.Diagnostic {
+	missing := map[string]bool{}
+	for _, v := range g.Inits {
+		if x := v.Init.External; x != nil {
+			if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(x.Location))); err != nil {
+				missing[x.Location] = true
+			}
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(missing))
+	return &diag.Diagnostic{ID: "external-data", Severity: diag.Note,
+		Message: fmt.Sprintf("the written model refers to external data that is not in %s: %s", dir, strings.Join(names[:min(len(names), 4)], ", ")),
+		Help:    "put the model's data file there before it is run"}
 }
 
 // deviceMemory is the note that a plan is larger than the device it is for.

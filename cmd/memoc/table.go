@@ -40,7 +40,7 @@ func printTable(w io.Writer, c *passes.Context, out string) {
 		row(k.String(), "%s in %d tensors", size(d.Bytes), d.Tensors)
 	}
 	row("extra compute", "%s", duration(m.ExtraCompute))
-	row("predicted step time", "%s, of which %s stalled (everything kept: %s)", duration(m.Time), duration(m.Stall), duration(m.UnplannedTime))
+	row("predicted step time", "%s, of which %s stalled (unplanned: %s)", duration(m.Time), duration(m.Stall), duration(m.UnplannedTime))
 	if out != "" {
 		row("written", "%s", out)
 	}
