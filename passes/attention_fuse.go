@@ -177,12 +177,15 @@ func (a *attention) masks(b *ir.Builder, m *attnmatch.Match, f *ops.FlashForm) (
 	need := maskNeed{parts: m.Masks, scores: m.Type, zeroRows: m.Guarded, replaced: m.Replaced}
 	q := ir.Dims(m.Dims[0], m.Dims[1], m.Dims[2], m.Dims[3])
 	c := a.classify(need, q)
-	if c.why == "" && !(m.Added && m.Replaced && c.class.Empty) {
+	switch {
+	case c.why != "":
+		why = c.why
+	case m.Added && m.Replaced && c.class.Empty:
+		why = "a query may see no key, and some masks are added and some replace scores"
+	default:
 		if why = a.apply(b, c, need, f); why == "" {
 			return ""
 		}
-	} else {
-		why = c.why
 	}
 	if c.class != nil && c.class.Empty && math.IsInf(c.class.Hidden, -1) && !m.Guarded {
 		return why
