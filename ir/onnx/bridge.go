@@ -21,7 +21,7 @@ func (e *encoder) foreign(n *ir.Node) bool {
 	if n.Version == 0 || v == 0 || v == n.Version {
 		return false
 	}
-	return n.Decl == nil || n.Decl.SinceVersion(n.Version) != n.Decl.SinceVersion(v)
+	return n.Decl == nil || n.Decl.Younger(v) || n.Decl.SinceVersion(n.Version) != n.Decl.SinceVersion(v)
 }
 
 // bridge writes n as a call of a local function that imports n's version, so

@@ -476,7 +476,7 @@ func (b *builder) resolveDomain(n *nodeProto, s *scope, spec *ir.NodeSpec) {
 		}
 		b.warn("domain-not-imported", fmt.Sprintf("domain %q is used but not imported; %s", n.domain, then), "", b.at(n, s, ""))
 	}
-	if op := ir.Lookup(n.domain, n.op); op != nil && spec.Version > 0 && op.SinceVersion(spec.Version) == 0 {
+	if op := ir.Lookup(n.domain, n.op); op != nil && op.Younger(spec.Version) {
 		spec.Version = op.Since[0]
 		if k := "\x00" + n.domain + n.op; !b.foreign[k] {
 			b.foreign[k] = true
