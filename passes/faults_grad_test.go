@@ -304,3 +304,21 @@ func TestB08WeightBehindTranspose(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// The name of a gradient output is a contract; where the model has taken it,
+// the one given instead is said.
+func TestGradientNameTaken(t *testing.T) {
+	m := text(t, `g (float[2,3] x, float[3,4] w_grad) => (float l) <float[3,4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> {
+		a = MatMul (x, w)
+		b = MatMul (x, w_grad)
+		c = Add (a, b)
+		l = ReduceSum <keepdims = 0> (c)
+	}`)
+	g, said := trained(t, m, setup{train: "l"})
+	if !strings.Contains(fmt.Sprint(said), `"w_grad" is taken`) {
+		t.Errorf("nothing is said of the name: %v", said)
+	}
+	if out := g.Outputs[len(g.Outputs)-1].Name; out == "w_grad" || !strings.Contains(fmt.Sprint(said), fmt.Sprintf("%q", out)) {
+		t.Errorf("the gradient is called %q, the warning says %v", out, said)
+	}
+}

@@ -445,6 +445,11 @@ func (d *differentiator) deliver() {
 		}
 		d.b.Origin = ""
 		name := d.g.Fresh(v.Name + "_grad")
+		if name != v.Name+"_grad" {
+			taken := &diag.Diagnostic{ID: "grad-name", Message: fmt.Sprintf("the name %q is taken; the gradient of %q is called %q", v.Name+"_grad", v.Name, name)}
+			taken.Loc.Value = v.Name
+			d.c.warn(taken)
+		}
 		n := d.b.Node(ir.OnnxDomain, "Identity", []*ir.Value{g}, []string{name})
 		outputs = append(outputs, n.Out[0])
 	}
