@@ -84,7 +84,11 @@ func (j *joiner) byPosition() error {
 			free = append(free, in)
 		}
 	}
-	outs := j.g.Outputs
+	mapped := map[*ir.Value]bool{}
+	for _, v := range j.bound {
+		mapped[v] = true
+	}
+	outs := slices.DeleteFunc(slices.Clone(j.g.Outputs), func(v *ir.Value) bool { return mapped[v] })
 	for n := min(len(outs), len(free)); n > 0; n-- {
 		stash := outs[len(outs)-n:]
 		var starts []int
@@ -234,7 +238,8 @@ type Crossing struct {
 	Skeletal, SkeletalBytes     int64
 	Persistent, PersistentBytes int64 // inputs and weights handed through
 	Derived, DerivedBytes       int64 // transposed or cast inputs and weights
-	Output                      int64 // results of the step as well
+	Output, OutputBytes         int64 // results of the step as well
+	Unused, UnusedBytes         int64 // that nothing needs once attention is fused and constants are folded
 }
 
 // CrossingSummary classifies c.Crossing once liveness is known.
@@ -242,11 +247,16 @@ func (c *Context) CrossingSummary() Crossing {
 	var s Crossing
 	for _, v := range c.Crossing {
 		bytes, err := v.Type.Bytes()
-		if err != nil || c.Live == nil || c.Live.Of[v.ID] < 0 {
+		if err != nil || c.Live == nil {
 			continue
 		}
 		s.Values++
 		s.Bytes += bytes
+		if int(v.ID) >= len(c.Live.Of) || c.Live.Of[v.ID] < 0 {
+			s.Unused++
+			s.UnusedBytes += bytes
+			continue
+		}
 		switch st := &c.Live.Storages[c.Live.Of[v.ID]]; {
 		case st.Def < 0:
 			s.Persistent++
@@ -256,6 +266,7 @@ func (c *Context) CrossingSummary() Crossing {
 			s.DerivedBytes += bytes
 		case st.Class == ir.Output:
 			s.Output++
+			s.OutputBytes += bytes
 		default:
 			s.Skeletal++
 			s.SkeletalBytes += bytes

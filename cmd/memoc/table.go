@@ -19,8 +19,9 @@ func printTable(w io.Writer, c *passes.Context, out string) {
 	size := passes.FormatBytes
 	fmt.Fprintf(w, "%s on %s\n", c.Model.Path, c.Options.Device.Description)
 	if x := c.CrossingSummary(); x.Values > 0 {
-		row("cross the halves", "%d values, %d bytes: %d skeletal (%s), %d inputs or weights (%s), %d of another layout (%s)", x.Values, x.Bytes,
-			x.Skeletal, size(x.SkeletalBytes), x.Persistent, size(x.PersistentBytes), x.Derived, size(x.DerivedBytes))
+		row("cross the halves", "%d values, %d bytes: %d skeletal (%s), %d inputs or weights (%s), %d of another layout (%s), %d results (%s), %d not needed (%s)",
+			x.Values, x.Bytes, x.Skeletal, size(x.SkeletalBytes), x.Persistent, size(x.PersistentBytes), x.Derived, size(x.DerivedBytes),
+			x.Output, size(x.OutputBytes), x.Unused, size(x.UnusedBytes))
 	}
 	row("peak as exported", "%s", size(m.PeakExported))
 	row("unplanned peak", "%s, of which %s are weights, inputs and constants", size(m.PeakUnplanned), size(m.Persistent))
