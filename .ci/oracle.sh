@@ -25,3 +25,4 @@ add $shared/step_torch_gpt2_dynamo18/model.onnx ""
 add $shared/step_torch_llama_dynamo18/model.onnx ""
 "$venv/bin/python" .ci/oracle.py bin/memoc "${specs[@]}"
 "$venv/bin/python" .ci/place_oracle.py
+MEMOC_PYTHON="$venv/bin/python" go test -count=1 -run 'TestPythonReadsIt|TestText$' ./ir ./ir/conformance

@@ -50,7 +50,7 @@ func fillExamples(t *testing.T, name string, text func(example string) string) {
 func TestReadme(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.Symlink(filepath.Join(root, "testdata"), "testdata"); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	compile := func(flags ...string) string {
 		var out, messages bytes.Buffer
