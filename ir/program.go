@@ -94,11 +94,18 @@ type Buffer struct {
 	Class  Class
 }
 
-// Place is where a value's bytes are: a view shares its base's buffer.
+// Place is where a value's bytes are: a view shares its base's buffer. A part
+// of a tensor along an axis that is not its outermost lies in Rows pieces of
+// Size/Rows bytes, each Pitch bytes after the one before.
+//
+// A Slice without a step lies in its input's place; a Concat without a step is
+// the place that its inputs are parts of. Neither moves a byte.
 type Place struct {
 	Buffer int
-	Offset Bytes // within the buffer
-	Size   Bytes
+	Offset Bytes // of the first piece within the buffer
+	Size   Bytes // of all pieces together
+	Rows   int64 // 0 and 1: one piece
+	Pitch  Bytes
 }
 
 // StepKind tells the forms of a step apart.
@@ -125,12 +132,8 @@ type Step struct {
 	Stall     Nanos // time the lane stood still just before, waiting
 }
 
-// Access is a byte range of a buffer.
-type Access struct {
-	Buffer int
-	Offset Bytes // within the buffer
-	Size   Bytes
-}
+// Access is a byte range of a buffer, or the pieces of one: see Place.
+type Access = Place
 
 // DecisionKind is what happens to a skeletal tensor between forward and
 // backward.

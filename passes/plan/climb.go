@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"encoding/binary"
 	"slices"
 )
 
@@ -141,9 +142,9 @@ func (w *path) next(tried map[string]bool) *Rung {
 	slices.SortStableFunc(order, compareRungs)
 	front := (&Ladder{order}).Pareto()
 	for i := len(front) - 1; i >= 0; i-- {
-		key := make([]byte, len(front[i].Choice))
-		for t, c := range front[i].Choice {
-			key[t] = byte(c)
+		key := make([]byte, 0, 4*len(front[i].Choice))
+		for _, c := range front[i].Choice {
+			key = binary.LittleEndian.AppendUint32(key, uint32(c))
 		}
 		if !tried[string(key)] {
 			tried[string(key)] = true

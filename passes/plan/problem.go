@@ -15,6 +15,23 @@ type Problem struct {
 	OutRate, InRate float64
 	CopyLatency     int64 // nanoseconds
 	HostBytes       int64 // budget of the host arena; 0: no swapping
+	// Tokens is the extent of the token axis, Tile how many tokens apart the
+	// positions are at which a tensor may be cut; the last tile may be shorter.
+	// Tokens 0: nothing is cut.
+	Tokens, Tile int64
+	// PackRate and PackLatency give the time of moving one part of a tensor
+	// between its rows and a buffer of its own, on the device: bytes of the part
+	// per nanosecond, and nanoseconds.
+	PackRate    float64
+	PackLatency int64
+}
+
+// Tiles is the number of tiles of the token axis.
+func (p *Problem) Tiles() int {
+	if p.Tokens == 0 {
+		return 0
+	}
+	return int((p.Tokens + p.Tile - 1) / p.Tile)
 }
 
 // Op is one operation.
@@ -24,6 +41,13 @@ type Op struct {
 	InPlace   []Alias
 	Clone     bool  // running it again on the same inputs gives the same outputs
 	Workspace int64 // bytes alive during the op alone
+	// Range is parallel to In where the op may run on a range of tokens: whether
+	// the input is read at the same tokens as are made, or whole. nil: the op
+	// only runs whole.
+	Range []bool
+	// TileTime is the time of running on one tile; between one tile and all of
+	// them time is linear.
+	TileTime int64
 }
 
 // Alias lets output tensor Out take over the bytes of input tensor In where
@@ -36,6 +60,12 @@ type Tensor struct {
 	Output  bool // must be intact at the end of the step
 	Derived bool // computed from persistent values alone: never worth a copy
 	Spread  bool // repeats the elements of something smaller (Expand): that is copied, if anything
+	// Rows is the number of pieces that a range of tokens lies in: 1 where the
+	// token axis is outermost, 0 where there is none.
+	Rows int64
+	// TokenBytes is the bytes of one token over all rows; Tokens*TokenBytes is
+	// the tensor without padding.
+	TokenBytes int64
 }
 
 // Validate checks indices, order and signs.

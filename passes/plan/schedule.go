@@ -8,7 +8,7 @@ import (
 )
 
 // Choice is what happens to a tensor in the gaps between its uses.
-type Choice uint8
+type Choice uint32
 
 // The choices. Recompute of a tensor that nothing needs after a gap costs
 // nothing: it is the default of every tensor that may be cloned.
@@ -16,6 +16,9 @@ const (
 	Keep Choice = iota
 	Swap
 	Recompute
+	// Split swaps the first tiles of the token axis and recomputes the rest: see
+	// SplitAt.
+	Split
 	// Tight is a bit beside Swap or Recompute: the tensor leaves between any two
 	// uses that are not of successive ops. Computation waits for the copy out
 	// before it goes on, and the copy back starts no sooner than it must: the
@@ -23,8 +26,17 @@ const (
 	Tight Choice = 4
 )
 
-// Kind is the choice without Tight.
-func (c Choice) Kind() Choice { return c &^ Tight }
+// headShift is where the number of swapped tiles lies in a Choice.
+const headShift = 8
+
+// SplitAt is the Split whose first head tiles are swapped.
+func SplitAt(head int) Choice { return Split | Choice(head)<<headShift }
+
+// Head is the number of tiles that a Split swaps.
+func (c Choice) Head() int { return int(c >> headShift) }
+
+// Kind is the choice without Tight and the position of a split.
+func (c Choice) Kind() Choice { return c & 3 }
 
 // IsTight reports whether the tensor leaves at once.
 func (c Choice) IsTight() bool { return c&Tight != 0 }
@@ -38,6 +50,8 @@ const (
 	Clone                    // the op once more
 	CopyOut                  // instance to host
 	CopyIn                   // host to a new instance
+	Pack                     // a range of an instance to an instance of its own
+	Unpack                   // such an instance to its range of a whole one
 )
 
 // Entry is one step of a Schedule, in issue order.
@@ -46,6 +60,9 @@ type Entry struct {
 	Op   int   // Run, Clone
 	In   []int // instances read: parallel to Op.In, or the one copied out
 	Out  []int // instances made: parallel to Op.Out, or the one copied in
+	// From and To bound the tiles that the entry reads and makes, half-open; To 0:
+	// all of them. Several entries make a split instance part by part.
+	From, To int
 	// Wait is an entry of another lane that must have ended before this one
 	// starts although no data flows between them; -1 for none.
 	Wait int
@@ -56,8 +73,10 @@ type Entry struct {
 type Instance struct {
 	Tensor int
 	Buffer int
-	First  int
+	First  int // the first entry that writes it
 	End    int
+	// From and To bound the tiles it holds, half-open; To 0: all of them.
+	From, To int
 }
 
 // Buffer is a device range with a half-open lifetime in entries.
@@ -70,6 +89,7 @@ type Buffer struct {
 // HostSlot is a host range from its copy out to the use of its last copy in.
 type HostSlot struct {
 	Tensor     int
+	Head       int // tiles it holds; 0: all of them
 	Bytes      int64
 	First, End int // half-open, in entries
 }
