@@ -26,14 +26,6 @@ type Problem struct {
 	PackLatency int64
 }
 
-// Tiles is the number of tiles of the token axis.
-func (p *Problem) Tiles() int {
-	if p.Tokens == 0 {
-		return 0
-	}
-	return int((p.Tokens + p.Tile - 1) / p.Tile)
-}
-
 // Op is one operation.
 type Op struct {
 	Time      int64 // nanoseconds
@@ -66,14 +58,27 @@ type Tensor struct {
 	// TokenBytes is the bytes of one token over all rows; Tokens*TokenBytes is
 	// the tensor without padding.
 	TokenBytes int64
+	// Role is the same, above zero, for the tensor that each of several repeated
+	// layers has in one place, and Layer the number of the layer, from 1 in the
+	// order of the forward pass. Zero: the tensor belongs to no repeated layer.
+	Role, Layer int
+	// Input: what the layer reads from the layer before it. Attention: the output
+	// of its attention, which mixes tokens.
+	Input, Attention bool
 }
 
 // Validate checks indices, order and signs.
 func (p *Problem) Validate() error {
+	if err := p.validateTokens(); err != nil {
+		return err
+	}
 	made := make([]bool, len(p.Tensors))
 	for i, t := range p.Tensors {
 		if t.Bytes < 0 {
 			return fmt.Errorf("plan: tensor %d has %d bytes", i, t.Bytes)
+		}
+		if err := p.validateRows(i); err != nil {
+			return err
 		}
 	}
 	for i, op := range p.Ops {
@@ -90,6 +95,9 @@ func (p *Problem) Validate() error {
 				return fmt.Errorf("plan: op %d makes tensor %d, which does not exist or is made already", i, t)
 			}
 			made[t] = true
+		}
+		if err := p.validateRange(i); err != nil {
+			return err
 		}
 	}
 	return nil
