@@ -44,6 +44,7 @@ var levels = map[string]struct {
 	"ir/onnxgo":               {3, nil},
 	"ir/conformance":          {3, nil},
 	"passes/mask":             {2, nil},
+	"passes/tokens":           {2, []string{"passes/liveness"}},
 	"passes/attnmatch":        {2, []string{"passes/mask"}},
 	"passes/check":            {3, nil},
 	"codegen/cuda":            {3, nil},

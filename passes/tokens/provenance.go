@@ -1,0 +1,252 @@
+package tokens
+
+import (
+	"memoc/ir"
+	"memoc/passes/liveness"
+)
+
+// provenance holds the factors of every dimension of every value: nil for a
+// value of which no static shape is known.
+type provenance struct {
+	dims [][][]*factor // [ValueID][dimension]
+}
+
+func (p *provenance) graph(g *ir.Graph) {
+	for _, vs := range [][]*ir.Value{g.Inputs, g.Inits} {
+		for _, v := range vs {
+			p.source(v)
+		}
+	}
+	for _, n := range g.Nodes {
+		p.node(n)
+	}
+}
+
+// source gives v dimensions that are like no others.
+func (p *provenance) source(v *ir.Value) {
+	if p.dims[v.ID] != nil {
+		return // an input with a default is an initializer, too
+	}
+	dims, ok := v.Type.Shape.Static()
+	if !ok || !v.Type.IsTensor() {
+		return
+	}
+	p.dims[v.ID] = make([][]*factor, len(dims))
+	for d, extent := range dims {
+		p.dims[v.ID][d] = fresh(extent)
+	}
+}
+
+func (p *provenance) node(n *ir.Node) {
+	var m ir.AxisMap
+	if n.Decl != nil {
+		m = n.Decl.Axes(n)
+	}
+	for o, v := range n.Out {
+		if v == nil {
+			continue
+		}
+		p.source(v)
+		if o >= len(m.Out) {
+			continue
+		}
+		for a, links := range m.Out[o] {
+			for _, l := range links {
+				p.link(n, v, a, l)
+			}
+		}
+	}
+}
+
+// link joins the factors of axis a of output v and of the input axes that the
+// link leads to.
+func (p *provenance) link(n *ir.Node, v *ir.Value, a int, l ir.AxisLink) {
+	in, out := linked(n, v, a, l)
+	if in == nil {
+		return
+	}
+	u := n.In[l.In]
+	var from, to []*factor
+	for _, d := range in {
+		from = append(from, p.dims[u.ID][d]...)
+	}
+	for _, d := range out {
+		to = append(to, p.dims[v.ID][d]...)
+	}
+	unify(to, from)
+}
+
+// linked is the axes of the input and of output v between which a link of v's
+// axis a goes, such that row-major positions within the one group are those
+// within the other; nil if there are none: the link is a shift, a window, a
+// prefix or leads to an axis of another extent.
+func linked(n *ir.Node, v *ir.Value, a int, l ir.AxisLink) (in, out []int) {
+	if l.In < 0 || l.In >= len(n.In) || n.In[l.In] == nil {
+		return nil, nil
+	}
+	id, okIn := n.In[l.In].Type.Shape.Static()
+	od, okOut := v.Type.Shape.Static()
+	if !okIn || !okOut || l.Axis < 0 || l.Axis >= len(id) || a >= len(od) {
+		return nil, nil
+	}
+	switch {
+	case l.Rel == ir.Follow && l.Lo == 0 && id[l.Axis] == od[a]:
+		return []int{l.Axis}, []int{a}
+	case l.Rel == ir.Merge:
+		if run := runOf(id[l.Axis:], od[a]); run > 0 && l.Inner > 0 && id[l.Axis]*l.Inner == od[a] {
+			return span(l.Axis, run), []int{a}
+		}
+	case l.Rel == ir.Split:
+		if run := runOf(od[a:], id[l.Axis]); run > 0 && l.Inner > 0 && od[a]*l.Inner == id[l.Axis] {
+			return []int{l.Axis}, span(a, run)
+		}
+	}
+	return nil, nil
+}
+
+// runOf is how many leading dims multiply to the extent, 0 if no number does.
+func runOf(dims []int64, extent int64) int {
+	product := int64(1)
+	for k, d := range dims {
+		if product *= d; product == extent {
+			return k + 1
+		}
+		if product == 0 || product > extent {
+			return 0
+		}
+	}
+	return 0
+}
+
+func span(from, n int) []int {
+	out := make([]int, n)
+	for k := range out {
+		out[k] = from + k
+	}
+	return out
+}
+
+// weighted is a value that counts in the choice of the token axis.
+type weighted struct {
+	dims  [][]*factor
+	bytes int64
+}
+
+// waiting lists what the forward pass leaves for the backward pass; of a
+// forward graph, all that its nodes make.
+func (p *provenance) waiting(g *ir.Graph) []weighted {
+	backward := liveness.BackwardFrom(g)
+	forward := backward == len(g.Nodes)
+	at := make([]int, g.NumNodes())
+	for k, n := range g.Nodes {
+		at[n.ID] = k
+	}
+	var out []weighted
+	for _, n := range g.Nodes[:backward] {
+		for _, v := range n.Out {
+			if v == nil || p.dims[v.ID] == nil {
+				continue
+			}
+			left := forward
+			for _, u := range v.Uses() {
+				left = left || u.Node.Graph == g && at[u.Node.ID] >= backward
+			}
+			if bytes, err := v.Type.Bytes(); left && err == nil {
+				out = append(out, weighted{p.dims[v.ID], bytes})
+			}
+		}
+	}
+	return out
+}
+
+// choose is the factors of the token axis, none if no axis will do.
+func (p *provenance) choose(g *ir.Graph) []*factor {
+	waiting := p.waiting(g)
+	var best []*factor
+	most := int64(0)
+	for _, q := range p.queries(g) {
+		sum := int64(0)
+		for _, w := range waiting {
+			if _, _, ok := find(w.dims, q); ok {
+				sum += w.bytes
+			}
+		}
+		if sum > most {
+			best, most = q, sum
+		}
+	}
+	if best != nil {
+		return best
+	}
+	var order []*factor
+	sums := map[*factor]int64{}
+	for _, w := range waiting {
+		for _, fs := range w.dims {
+			for _, f := range leaves(fs) {
+				if _, seen := sums[f]; !seen {
+					order = append(order, f)
+				}
+				if _, _, ok := find(w.dims, []*factor{f}); ok {
+					sums[f] += w.bytes
+				}
+			}
+		}
+	}
+	for _, f := range order {
+		if sums[f] > most {
+			best, most = []*factor{f}, sums[f]
+		}
+	}
+	return best
+}
+
+// queries lists the query axes of attention, each once.
+func (p *provenance) queries(g *ir.Graph) (out [][]*factor) {
+	seen := map[*factor]bool{}
+	for _, n := range g.Nodes {
+		if n.Domain != ir.MemocDomain || n.Op != "FlashAttention" || n.In[0] == nil {
+			continue
+		}
+		dims := p.dims[n.In[0].ID]
+		if len(dims) != 4 {
+			continue
+		}
+		q := leaves(dims[2])
+		if len(q) > 0 && !seen[q[0]] {
+			seen[q[0]] = true
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// find is the one place of the token axis in a value's dimensions: dimension
+// d, from its k-th factor on. ok is false where there is none, or where its
+// factors occur elsewhere, too.
+func find(dims [][]*factor, token []*factor) (d, k int, ok bool) {
+	count := 0
+	for i, fs := range dims {
+		fs = leaves(fs)
+		for j, f := range fs {
+			if !contains(token, f) {
+				continue
+			}
+			if count++; f == token[0] && hasPrefix(fs[j:], token) {
+				d, k, ok = i, j, true
+			}
+		}
+	}
+	return d, k, ok && count == len(token)
+}
+
+// varies reports whether a factor of the token axis is in dims.
+func varies(dims [][]*factor, token []*factor) bool {
+	for _, fs := range dims {
+		for _, f := range leaves(fs) {
+			if contains(token, f) {
+				return true
+			}
+		}
+	}
+	return false
+}
