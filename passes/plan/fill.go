@@ -90,11 +90,11 @@ func (w *path) keepInto(c []Choice, s *Schedule, room int64) []Choice {
 	for _, x := range stays {
 		bytes := w.p.Tensors[x.tensor].Bytes
 		for _, i := range of[x.tensor] {
-			addTo(live[s.Instances[i].First:s.Instances[i].End], -bytes)
+			addTo(live[s.Instances[i].First:s.Instances[i].End], -s.bytes(w.p, i))
 		}
 		if slices.Max(live[x.first:x.end])+bytes > room {
 			for _, i := range of[x.tensor] {
-				addTo(live[s.Instances[i].First:s.Instances[i].End], bytes)
+				addTo(live[s.Instances[i].First:s.Instances[i].End], s.bytes(w.p, i))
 			}
 			continue
 		}
@@ -121,11 +121,11 @@ func (w *path) stays(c []Choice, s *Schedule) ([]stay, map[int][]int) {
 		switch e := &s.Entries[i]; e.Kind {
 		case Clone:
 			for _, x := range e.Out {
-				saved[s.Instances[x].Tensor] += w.p.Ops[e.Op].Time + 1
+				saved[s.Instances[x].Tensor] += s.Duration(w.p, e) + 1
 			}
 		case CopyOut:
-			t := s.Instances[e.In[0]].Tensor
-			both := w.p.outTime(w.p.Tensors[t].Bytes) + w.p.inTime(w.p.Tensors[t].Bytes)
+			t, bytes := s.Instances[e.In[0]].Tensor, s.moved(w.p, e.In[0], e)
+			both := w.p.outTime(bytes) + w.p.inTime(bytes)
 			if s.Stall == 0 {
 				both /= 64 // hidden; yet less to move is better
 			}

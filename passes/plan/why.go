@@ -18,6 +18,8 @@ type Price struct {
 	Again int64
 	// Copied, Made: how often it is copied in and made again in the schedule.
 	Copied, Made int
+	// Head is the tiles that it is copied for where it is split, 0 where not.
+	Head int
 }
 
 // Prices judges every tensor beside the schedule of choices c.
@@ -46,7 +48,7 @@ func (p *Problem) Prices(c []Choice, s *Schedule) []Price {
 		if x.First <= s.PeakAt && s.PeakAt < x.End {
 			x.AtPeak = bytes
 		}
-		x.Above = aboveWith(live, s, stays[t], x, bytes)
+		x.Above = s.aboveWith(p, live, stays[t], x, bytes)
 		x.Copy = p.outTime(bytes) + p.inTime(bytes)
 		x.Again = w.chainTime(t)
 		prev := f.producer[t]
@@ -61,7 +63,7 @@ func (p *Problem) Prices(c []Choice, s *Schedule) []Price {
 
 // aboveWith is the peak between x.First and x.End with the tensor there
 // throughout.
-func aboveWith(live []int64, s *Schedule, stays []int, x *Price, bytes int64) int64 {
+func (s *Schedule) aboveWith(p *Problem, live []int64, stays []int, x *Price, bytes int64) int64 {
 	if len(stays) <= 1 { // it is there throughout as it is
 		top := int64(0)
 		for _, v := range live[min(x.First, x.End):x.End] {
@@ -74,8 +76,7 @@ func aboveWith(live []int64, s *Schedule, stays []int, x *Price, bytes int64) in
 		here := live[i] + bytes
 		for _, k := range stays {
 			if s.Instances[k].First <= i && i < s.Instances[k].End {
-				here -= bytes
-				break
+				here -= s.bytes(p, k)
 			}
 		}
 		top = max(top, here)
@@ -92,7 +93,9 @@ func (s *Schedule) count(p *Problem, out []Price) {
 				out[t].Made++
 			}
 		case CopyIn:
-			out[s.Instances[e.Out[0]].Tensor].Copied++
+			t := s.Instances[e.Out[0]].Tensor
+			out[t].Copied++
+			out[t].Head = e.To
 		}
 	}
 }

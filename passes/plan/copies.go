@@ -1,0 +1,188 @@
+package plan
+
+import (
+	"slices"
+
+	"memoc/passes/sim"
+)
+
+// placeCopies moves every copy in to where it is issued (just early enough
+// that it ends when its first reader starts, given the copies before it), and
+// keeps the source of every copy out alive until the copy is predicted to end.
+func (s *Schedule) placeCopies(p *Problem, choice []Choice) error {
+	start := make([]int64, len(s.Entries)) // on an unstalled compute lane
+	t, moves := int64(0), false
+	for i := range s.Entries {
+		start[i] = t
+		if s.Entries[i].Lane() == 0 {
+			t += s.Duration(p, &s.Entries[i])
+		}
+		moves = moves || s.Entries[i].Lane() != 0
+	}
+	if !moves {
+		return s.replay(p)
+	}
+	issue := s.issuePoints(p, start, choice)
+	order := make([]int, len(s.Entries))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return issue[a] - issue[b] })
+	moved := make([]Entry, len(order))
+	for i, j := range order {
+		moved[i] = s.Entries[j]
+	}
+	s.Entries = moved
+	s.lifetimes(p)
+	s.waits(choice)
+	return s.replay(p)
+}
+
+// waits makes computation and the copies of tight tensors wait for each other.
+func (s *Schedule) waits(choice []Choice) {
+	compute, out := -1, -1 // last entry of computation, last tight copy out that nothing waits for yet
+	for i := range s.Entries {
+		e := &s.Entries[i]
+		switch {
+		case e.Lane() == 0:
+			e.Wait, compute, out = out, i, -1
+		case e.Kind == CopyOut && choice[s.Instances[e.In[0]].Tensor].IsTight():
+			out = i
+		case e.Kind == CopyIn && choice[s.Instances[e.Out[0]].Tensor].IsTight():
+			e.Wait = compute
+		}
+	}
+}
+
+// issuePoints gives each entry a sort key: its own index for all but copies
+// in, which get that of the entry they are issued before.
+func (s *Schedule) issuePoints(p *Problem, start []int64, choice []Choice) []int {
+	key := make([]int, len(s.Entries))
+	outAt := map[int]int{}
+	for i, e := range s.Entries {
+		key[i] = 2*i + 1
+		if e.Kind == CopyOut {
+			outAt[s.Instances[e.In[0]].Tensor] = i
+		}
+	}
+	next := int64(1) << 62 // when the copy behind this one on the lane starts
+	at := len(s.Entries)
+	for i := len(s.Entries) - 1; i >= 0; i-- {
+		if s.Entries[i].Kind != CopyIn {
+			continue
+		}
+		end := min(start[i], next)
+		next = end - s.Duration(p, &s.Entries[i])
+		at = min(at, i)
+		t := s.Instances[s.Entries[i].Out[0]].Tensor
+		earliest := outAt[t]
+		for !choice[t].IsTight() && at > earliest+1 && start[at] > next {
+			at--
+		}
+		key[i] = 2 * max(at, earliest+1)
+	}
+	return key
+}
+
+// replay runs the lanes in time and extends lifetimes over copies under way.
+func (s *Schedule) replay(p *Problem) error {
+	tasks := s.tasks(p)
+	r, err := sim.Run(3, tasks)
+	if err != nil {
+		return err
+	}
+	s.Time = r.Span
+	s.Stall, s.Extra = 0, 0
+	for i, e := range s.Entries {
+		if tasks[i].Lane == 0 {
+			s.Stall += r.Stall[i]
+		}
+		if e.Kind == Clone || e.Kind == Pack || e.Kind == Unpack {
+			s.Extra += tasks[i].Dur
+		}
+	}
+	s.extendOverCopies(r, tasks)
+	return nil
+}
+
+// tasks states the entries for the replay: each waits for the entries of other
+// lanes that write what it reads, a copy in for the copy out of its tensor.
+func (s *Schedule) tasks(p *Problem) []sim.Task {
+	computed, copied := filled(len(s.Instances), -1), filled(len(s.Instances), -1) // last writer of each lane
+	out := make([]int, len(p.Tensors))
+	tasks := make([]sim.Task, len(s.Entries))
+	room := make([]int, 0, 2*len(s.Entries)) // of the lists of dependencies
+	for i := range s.Entries {
+		e := &s.Entries[i]
+		lane, from := e.Lane(), len(room)
+		for k, x := range e.In {
+			if m := computed[x]; m >= 0 && lane != 0 {
+				room = append(room, m)
+			}
+			if m := copied[x]; m >= 0 && lane != 2 && s.reads(p, e, k, m) {
+				room = append(room, m)
+			}
+		}
+		if e.Wait >= 0 {
+			room = append(room, e.Wait)
+		}
+		for _, x := range e.Out {
+			if lane == 2 {
+				copied[x] = i
+			} else {
+				computed[x] = i
+			}
+		}
+		switch e.Kind {
+		case CopyOut:
+			out[s.Instances[e.In[0]].Tensor] = i
+		case CopyIn:
+			room = append(room, out[s.Instances[e.Out[0]].Tensor])
+		}
+		tasks[i] = sim.Task{Lane: lane, Dur: s.Duration(p, e), Deps: room[from:len(room):len(room)]}
+	}
+	return tasks
+}
+
+// reads reports whether e reads of its input k anything that copy m brings.
+func (s *Schedule) reads(p *Problem, e *Entry, k, m int) bool {
+	head := s.Entries[m].To
+	from, to := p.Reads(e, k)
+	return head == 0 || to == 0 || from < head
+}
+
+// extendOverCopies keeps the source of a copy out, and the host slot of a
+// copy in, until a compute entry starts at or after the copy's predicted end.
+func (s *Schedule) extendOverCopies(r *sim.Result, tasks []sim.Task) {
+	var compute []int
+	for i := range tasks {
+		if tasks[i].Lane == 0 {
+			compute = append(compute, i)
+		}
+	}
+	after := func(at int64) int {
+		k, _ := slices.BinarySearchFunc(compute, at, func(i int, at int64) int {
+			if r.Start[i] >= at {
+				return 1
+			}
+			return -1
+		})
+		if k == len(compute) {
+			return len(tasks)
+		}
+		return compute[k]
+	}
+	slot := map[int]int{}
+	for i, e := range s.Entries {
+		switch e.Kind {
+		case CopyOut:
+			in := &s.Instances[e.In[0]]
+			in.End = max(in.End, after(r.End(i, tasks)))
+			slot[in.Tensor] = len(s.Host)
+			s.Host = append(s.Host, HostSlot{Tensor: in.Tensor, Head: e.To, First: i, End: i + 1})
+		case CopyIn:
+			h := &s.Host[slot[s.Instances[e.Out[0]].Tensor]]
+			h.End = max(h.End, i+1, after(r.End(i, tasks)))
+		}
+	}
+}
