@@ -13,6 +13,7 @@ import (
 	"memoc/ir/planfile"
 	"memoc/passes"
 	"memoc/passes/cost"
+	"memoc/passes/plan"
 )
 
 // subject is a model of the matrix.
@@ -96,9 +97,13 @@ func TestMatrix(t *testing.T) {
 				}
 				want = append(want, out)
 			}
-			for _, host := range []int64{0, noHost} {
-				m := &row{t: t, s: s, host: host, in: in, want: want}
-				m.run()
+			for policy := range len(plan.PolicyNames()) {
+				for _, host := range []int64{0, noHost} {
+					if plan.Policy(policy) == plan.Auto || long() && host != noHost {
+						m := &row{t: t, s: s, setup: setup{train: s.train, dims: s.dims, host: host, policy: plan.Policy(policy)}, in: in, want: want}
+						m.run()
+					}
+				}
 			}
 		})
 	}
@@ -160,43 +165,48 @@ func chainText(layers, width int) string {
 		width, inits.String(), nodes.String(), layers, layers)
 }
 
-// row is the budgets of one model with one host budget.
+// row is the budgets of one model with one host budget and one policy.
 type row struct {
-	t    *testing.T
-	s    subject
-	host int64
-	in   map[string]ir.Datum
-	want []map[string]ir.Datum // of the first and the second step
-	time int64                 // of the budget before, which is smaller
+	t     *testing.T
+	s     subject
+	setup setup
+	in    map[string]ir.Datum
+	want  []map[string]ir.Datum // of the first and the second step
+	time  int64                 // of the budget before, which is smaller
+	last  string                // the steps and places of the budget before
 }
 
+// run tries the budgets from the smallest that has a plan to where everything
+// is kept, in four steps or eight, and none.
 func (r *row) run() {
-	_, _, err := compile(r.t, load(r.t, r.s.path), setup{train: r.s.train, dims: r.s.dims, budget: "1", host: r.host})
+	s := r.setup
+	s.budget = "1"
+	c, _, err := compile(r.t, load(r.t, r.s.path), s)
 	var inf *passes.Infeasible
 	if !errors.As(err, &inf) {
 		r.t.Fatalf("a budget of one byte gives %v", err)
 	}
-	r.cell(fmt.Sprint(inf.Smallest))
-	for _, budget := range []string{"40%", "60%", "80%", "100%"} {
-		r.cell(budget)
+	cells := int64(4)
+	if long() {
+		cells = 8
+	}
+	for i := range cells + 1 {
+		r.cell(fmt.Sprint(inf.Smallest + max(c.Metrics.PeakUnplanned-inf.Smallest, 0)*i/cells))
 	}
 	r.cell("")
 }
 
 func (r *row) cell(budget string) {
 	t := r.t
-	c, _, err := compile(t, load(t, r.s.path), setup{train: r.s.train, dims: r.s.dims, budget: budget, host: r.host})
-	var inf *passes.Infeasible
-	if errors.As(err, &inf) && strings.HasSuffix(budget, "%") && inf.Budget < inf.Smallest {
-		return // below the smallest, which was tried
-	}
-	if err != nil {
-		t.Errorf("budget %q, host %d: %v", budget, r.host, err)
-		return
-	}
+	r.setup.budget = budget
 	fail := func(format string, args ...any) {
 		t.Helper()
-		t.Errorf("budget %q, host %d: %s", budget, r.host, fmt.Sprintf(format, args...))
+		t.Errorf("policy %v, budget %q, host %d: %s", r.setup.policy, budget, r.setup.host, fmt.Sprintf(format, args...))
+	}
+	c, _, err := compile(t, load(t, r.s.path), r.setup)
+	if err != nil {
+		fail("%v", err)
+		return
 	}
 	m := &c.Program.Metrics
 	if c.Schedule.Time > m.Time {
@@ -205,7 +215,7 @@ func (r *row) cell(budget string) {
 	if m.Budget > 0 && m.Peak > m.Budget {
 		fail("peak %d exceeds the budget %d", m.Peak, m.Budget)
 	}
-	if r.host == noHost && m.HostPeak != 0 {
+	if r.setup.host == noHost && m.HostPeak != 0 {
 		fail("%d bytes of host memory, allowed none", m.HostPeak)
 	}
 	if how := judgePeaks(planfile.FromProgram(c.Program)); how != "" {
@@ -217,16 +227,27 @@ func (r *row) cell(budget string) {
 		}
 		r.time = m.Time
 	}
-	orders := []eval.Options{{Order: 1}, {Order: 2, Steps: 2}}
-	if long() {
-		orders = append(orders, eval.Options{}, eval.Options{Order: 3}, eval.Options{Order: 4}, eval.Options{Order: 5, Steps: 2})
+	if same := fmt.Sprint(c.Program.Places, planfile.FromProgram(c.Program).Steps); same != r.last {
+		r.last = same
+	} else {
+		return // the plan of the budget before, which was run
 	}
-	for _, o := range orders {
+	for _, o := range laneOrders() {
 		if how := sameOutputs(c.Program, r.in, r.want[max(o.Steps, 1)-1], o); how != "" {
 			fail("order %d: %s", o.Order, how)
 			break
 		}
 	}
+}
+
+// laneOrders are the ways in which a plan is run: with the lanes in step and
+// against each other, once and twice in a row.
+func laneOrders() []eval.Options {
+	orders := []eval.Options{{Order: 1}, {Order: 2, Steps: 2}}
+	if long() {
+		orders = append(orders, eval.Options{}, eval.Options{Order: 3}, eval.Options{Order: 4}, eval.Options{Order: 5, Steps: 2})
+	}
+	return orders
 }
 
 // judgePeaks computes, from the list of steps alone, when every buffer is first

@@ -15,6 +15,7 @@ import (
 	_ "memoc/ir/ops"
 	"memoc/passes"
 	"memoc/passes/cost"
+	"memoc/passes/plan"
 )
 
 // setup is what a test asks of one compilation.
@@ -27,6 +28,7 @@ type setup struct {
 	wrt    []string // what to train
 	asIs   bool     // the execution order stays that of the file
 	whole  bool     // the scores of a loss head stay whole, however large
+	policy plan.Policy
 }
 
 // noHost is a host budget of no bytes (the zero value stands for the default).
@@ -38,7 +40,7 @@ func (s setup) options(t testing.TB) passes.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := passes.Options{Train: s.train != "", Loss: s.train, Dims: s.dims, Strict: s.strict, Wrt: s.wrt, Device: dev, HostBudget: -1}
+	o := passes.Options{Train: s.train != "", Loss: s.train, Dims: s.dims, Strict: s.strict, Wrt: s.wrt, Device: dev, HostBudget: -1, Policy: s.policy}
 	if s.asIs {
 		o.Debug = passes.Debug{"schedule": {Off: true, Limit: -1}}
 	}
