@@ -25,8 +25,8 @@ type part struct {
 func newLives(p *ir.Program) lives {
 	l := lives{ofStep: make([][]int, len(p.Steps))}
 	cuts := make([][]int64, len(p.Buffers))
-	each(p, func(_ int, x ir.Access) {
-		cuts[x.Buffer] = append(cuts[x.Buffer], x.Offset, x.Offset+x.Size)
+	each(p, func(_ int, x piece) {
+		cuts[x.buffer] = append(cuts[x.buffer], x.from, x.to)
 	})
 	first := make([]int, len(p.Buffers)) // of each buffer's parts
 	for b := range cuts {
@@ -38,13 +38,13 @@ func newLives(p *ir.Program) lives {
 			l.parts = append(l.parts, part{arena: buf.Arena, from: buf.Offset + cuts[b][i-1], to: buf.Offset + cuts[b][i]})
 		}
 	}
-	each(p, func(step int, x ir.Access) {
-		if p.Buffers[x.Buffer].Class == ir.Persistent {
+	each(p, func(step int, x piece) {
+		if p.Buffers[x.buffer].Class == ir.Persistent {
 			return
 		}
-		lo, _ := slices.BinarySearch(cuts[x.Buffer], x.Offset)
-		hi, _ := slices.BinarySearch(cuts[x.Buffer], x.Offset+x.Size)
-		for k := first[x.Buffer] + lo; k < first[x.Buffer]+hi; k++ {
+		lo, _ := slices.BinarySearch(cuts[x.buffer], x.from)
+		hi, _ := slices.BinarySearch(cuts[x.buffer], x.to)
+		for k := first[x.buffer] + lo; k < first[x.buffer]+hi; k++ {
 			if step < 0 {
 				l.parts[k].output = true
 				continue
@@ -57,22 +57,30 @@ func newLives(p *ir.Program) lives {
 	return l
 }
 
-// each calls f on every access of every step, and with step -1 on those of the
-// caller that takes the outputs.
-func each(p *ir.Program, f func(step int, x ir.Access)) {
+// each calls f on every piece of every access of every step, and with step -1
+// on those of the caller that takes the outputs.
+func each(p *ir.Program, f func(step int, x piece)) {
+	pieces := func(step int, x ir.Access) {
+		x.Each(func(from, to int64) { f(step, piece{x.Buffer, from, to}) })
+	}
 	for i := range p.Steps {
 		for _, xs := range [][]ir.Access{p.Steps[i].Reads, p.Steps[i].Writes} {
 			for _, x := range xs {
-				f(i, x)
+				pieces(i, x)
 			}
 		}
 	}
 	for _, v := range p.Graph.Outputs {
 		if int(v.ID) < len(p.Places) && p.Places[v.ID].Buffer >= 0 {
-			pl := p.Places[v.ID]
-			f(-1, ir.Access{Buffer: pl.Buffer, Offset: pl.Offset, Size: pl.Size})
+			pieces(-1, p.Places[v.ID])
 		}
 	}
+}
+
+// piece is bytes [from, to) of a buffer.
+type piece struct {
+	buffer   int
+	from, to int64
 }
 
 func (l *lives) restart() {

@@ -9,12 +9,9 @@ import (
 
 // span is the bytes of a value in an arena.
 type span struct {
-	Arena        int
-	Buffer       int
-	Offset, Size int64 // Offset counts from the arena's start
+	Arena    int
+	ir.Place // the offset counts from the arena's start
 }
-
-func (s span) end() int64 { return s.Offset + s.Size }
 
 // place is where v's bytes are; ok is false if the plan gives it none.
 func (r *Runner) place(v *ir.Value) (s span, ok bool) {
@@ -22,35 +19,96 @@ func (r *Runner) place(v *ir.Value) (s span, ok bool) {
 		return span{}, false
 	}
 	pl := r.p.Places[v.ID]
-	b := &r.p.Buffers[pl.Buffer]
 	size, err := v.Type.Bytes()
 	if err != nil {
 		return span{}, false
 	}
-	return span{b.Arena, pl.Buffer, b.Offset + pl.Offset, size}, true
+	if pl.Contiguous() {
+		pl.Size, pl.Rows = size, 0
+	}
+	return r.absolute(pl), true
 }
 
-// root is the value whose bytes v shows: v itself, or what it is a view of
-// (unless a step copies the bytes to another place).
-func (r *Runner) root(v *ir.Value) *ir.Value {
-	for v.Def != nil {
-		n := v.Def
-		if n.Decl == nil || n.Decl.View == nil {
-			return v
-		}
-		in := n.Decl.View(n, v.Port)
-		if in < 0 || in >= len(n.In) || n.In[in] == nil {
-			return v
-		}
-		if _, isStep := r.source[n]; isStep {
-			here, _ := r.place(v)
-			if there, ok := r.place(n.In[in]); !ok || here != there {
-				return v
-			}
-		}
-		v = n.In[in]
+func (r *Runner) absolute(x ir.Access) span {
+	b := &r.p.Buffers[x.Buffer]
+	return span{b.Arena, x.Shifted(b.Offset)}
+}
+
+// viewed is the input whose bytes v shows, nil if v has its own (also where a
+// step copies a view's bytes to another place).
+func (r *Runner) viewed(v *ir.Value) *ir.Value {
+	n := v.Def
+	if n == nil {
+		return nil
 	}
-	return v
+	_, isStep := r.source[n]
+	if !isStep && sharesBuffer(r.p, n) && n.Op == "Slice" {
+		return n.In[0]
+	}
+	if n.Decl == nil || n.Decl.View == nil {
+		return nil
+	}
+	in := n.Decl.View(n, v.Port)
+	if in < 0 || in >= len(n.In) || n.In[in] == nil {
+		return nil
+	}
+	if isStep {
+		here, _ := r.place(v)
+		if there, ok := r.place(n.In[in]); !ok || here != there {
+			return nil
+		}
+	}
+	return n.In[in]
+}
+
+// owned is which values must have been written last to v's bytes for v to be
+// there: v itself, what it is a view or a range of, and for a Concat what lies
+// in its bytes as a part.
+func (r *Runner) owned(v *ir.Value) owners {
+	if o, ok := r.makers[v]; ok {
+		return o
+	}
+	var o owners
+	s, _ := r.place(v)
+	if in := r.viewed(v); in != nil {
+		if _, ok := r.place(in); ok {
+			o = r.owned(in).within(s.Place)
+		}
+	} else {
+		if n := v.Def; n == nil || r.assembled(n) == 0 {
+			o.place(s.Place, v)
+		} else {
+			r.addParts(&o, n)
+		}
+	}
+	r.makers[v] = o
+	return o
+}
+
+// assembled is the number of n's inputs that lie in its output as parts.
+func (r *Runner) assembled(n *ir.Node) (parts int) {
+	for port := range n.In {
+		if r.p.InOutput(n, port) {
+			parts++
+		}
+	}
+	return parts
+}
+
+func (r *Runner) addParts(o *owners, n *ir.Node) {
+	for port, v := range n.In {
+		part, ok := r.p.ConcatPart(n, port)
+		if !ok {
+			continue
+		}
+		if !r.p.InOutput(n, port) {
+			o.place(r.absolute(part).Place, n.Out[0])
+			continue
+		}
+		for _, x := range r.owned(v) {
+			o.set(x.from, x.to, x.v)
+		}
+	}
 }
 
 // load reads v in step i (-1: after all steps, as an output).
@@ -59,18 +117,53 @@ func (r *Runner) load(i int, v *ir.Value) (ir.Datum, error) {
 	if !ok || s.Size == 0 {
 		return r.unplaced(i, v)
 	}
-	if i >= 0 {
-		x := r.p.Places[v.ID]
-		if err := r.holds(i, v, []ir.Access{{Buffer: x.Buffer, Offset: x.Offset, Size: s.Size}}); err != nil {
-			return nil, err
-		}
-	} else if err := r.owned(v, s); err != nil {
+	if err := r.holds(i, v, s); err != nil {
 		return nil, err
 	}
+	return r.fetch(v, s), nil
+}
+
+// operand reads what step i's node takes at a port. Of a Slice the bytes of its
+// range must be there, of a Concat none that lie in the output already.
+func (r *Runner) operand(i int, n *ir.Node, port int) (ir.Datum, error) {
+	v := n.In[port]
+	s, ok := r.place(v)
+	part, isRange := r.p.SliceOf(n)
+	switch {
+	case !ok || s.Size == 0:
+		return r.unplaced(i, v)
+	case port == 0 && isRange:
+		if err := r.holds(i, v, r.absolute(part)); err != nil {
+			return nil, err
+		}
+		return r.fetch(v, s), nil
+	case r.p.InOutput(n, port):
+		return r.fetch(v, s), nil
+	}
+	return r.load(i, v)
+}
+
+func (r *Runner) fetch(v *ir.Value, s span) *ir.Tensor {
 	dims, _ := v.Type.Shape.Static()
 	t := ir.NewTensor(v.Type.DType, dims...)
-	copy(t.Data, r.arenas[s.Arena].bytes[s.Offset:s.end()])
-	return t, nil
+	copy(t.Data, r.gather(s))
+	return t
+}
+
+// gather is the bytes of a span, piece after piece.
+func (r *Runner) gather(s span) (data []byte) {
+	s.Each(func(from, to int64) { data = append(data, r.arenas[s.Arena].bytes[from:to]...) })
+	return data
+}
+
+// scatter puts data into a span, piece after piece, as v.
+func (r *Runner) scatter(s span, data []byte, v *ir.Value) {
+	a := &r.arenas[s.Arena]
+	s.Each(func(from, to int64) {
+		copy(a.bytes[from:to], data)
+		data = data[to-from:]
+	})
+	a.owners.place(s.Place, v)
 }
 
 // unplaced is a value that has no bytes in an arena.
@@ -90,7 +183,7 @@ func (r *Runner) unplaced(i int, v *ir.Value) (ir.Datum, error) {
 			return ir.FromInts(v.Type.DType, ns, dims...), nil
 		}
 	}
-	if r.root(v) != v { // a view of something that has no bytes either
+	if r.viewed(v) != nil { // a view of something that has no bytes either
 		n := v.Def
 		in := make([]ir.Datum, len(n.In))
 		for k, x := range n.In {
@@ -112,55 +205,96 @@ func (r *Runner) unplaced(i int, v *ir.Value) (ir.Datum, error) {
 	return nil, fmt.Errorf("BUG: tensor %q is read, but the plan gives it no bytes and nothing has made it", v.Name)
 }
 
-// holds checks that step i states that it reads the ranges, and that they hold
-// v.
-func (r *Runner) holds(i int, v *ir.Value, ranges []ir.Access) error {
-	for _, x := range ranges {
-		if x.Size == 0 {
-			continue
-		}
-		if !states(r.p.Steps[i].Reads, x) {
-			return fmt.Errorf("BUG: step %d reads tensor %q, but does not state that it reads bytes [%d,%d) of buffer %q",
-				i, v.Name, x.Offset, x.Offset+x.Size, r.p.Buffers[x.Buffer].Name)
-		}
-		b := &r.p.Buffers[x.Buffer]
-		if err := r.owned(v, span{b.Arena, x.Buffer, b.Offset + x.Offset, x.Size}); err != nil {
-			return fmt.Errorf("step %d: %w", i, err)
-		}
+// holds checks that step i states that it reads the span (-1: after all steps,
+// when nothing is stated), and that it holds v.
+func (r *Runner) holds(i int, v *ir.Value, s span) error {
+	b := &r.p.Buffers[s.Buffer]
+	if i >= 0 && !states(r.p.Steps[i].Reads, s.Shifted(-b.Offset)) {
+		return fmt.Errorf("BUG: step %d reads tensor %q, but does not state that it reads bytes [%d,%d) of buffer %q",
+			i, v.Name, s.Offset-b.Offset, s.End()-b.Offset, b.Name)
 	}
-	return nil
-}
-
-func states(as []ir.Access, x ir.Access) bool {
-	return slices.ContainsFunc(as, func(a ir.Access) bool {
-		return a.Buffer == x.Buffer && a.Offset <= x.Offset && x.Offset+x.Size <= a.Offset+a.Size
-	})
-}
-
-// owned checks that v was the last value written to the span.
-func (r *Runner) owned(v *ir.Value, s span) error {
 	if r.opt.Blind {
 		return nil
 	}
-	root := r.root(v)
-	if bad, ok := r.arenas[s.Arena].owners.find(s.Offset, s.end(), root); ok {
-		return fmt.Errorf("BUG: tensor %q is read from bytes [%d,%d) of arena %q, but bytes [%d,%d) hold %s",
-			v.Name, s.Offset, s.end(), r.p.Arenas[s.Arena].Name, bad.from, bad.to, bad.name())
+	wanted, held := r.owned(v), r.arenas[s.Arena].owners
+	var err error
+	s.Each(func(from, to int64) {
+		for err == nil && from < to {
+			want, end := wanted.at(from, to)
+			if bad, ok := held.find(from, end, want); ok || want == nil {
+				if want == nil {
+					bad = owned{from, end, nil}
+				}
+				err = fmt.Errorf("BUG: tensor %q is read from bytes [%d,%d) of arena %q, but bytes [%d,%d) hold %s",
+					v.Name, s.Offset, s.End(), r.p.Arenas[s.Arena].Name, bad.from, bad.to, bad.name())
+			}
+			from = end
+		}
+	})
+	if err != nil && i >= 0 {
+		return fmt.Errorf("step %d: %w", i, err)
 	}
-	return nil
+	return err
+}
+
+func states(as []ir.Access, x ir.Access) bool {
+	return slices.ContainsFunc(as, func(a ir.Access) bool { return a.Buffer == x.Buffer && a.Covers(x) })
 }
 
 // write stores an output of step i.
 func (r *Runner) write(i int, v *ir.Value, d ir.Datum) error {
-	s, ok := r.place(v)
-	if ok && s.Size > 0 {
-		pl := r.p.Places[v.ID]
-		if !states(r.p.Steps[i].Writes, ir.Access{Buffer: pl.Buffer, Offset: pl.Offset, Size: s.Size}) {
-			return fmt.Errorf("BUG: step %d writes tensor %q, but does not state that it writes bytes [%d,%d) of buffer %q",
-				i, v.Name, pl.Offset, pl.Offset+s.Size, r.p.Buffers[pl.Buffer].Name)
+	if s, ok := r.place(v); ok && s.Size > 0 && r.assembled(v.Def) > 0 {
+		return r.writeRest(i, v, d)
+	} else if ok && s.Size > 0 {
+		if err := r.statesWrite(i, v, s); err != nil {
+			return err
 		}
 	}
 	return r.put(v, d)
+}
+
+func (r *Runner) statesWrite(i int, v *ir.Value, s span) error {
+	b := &r.p.Buffers[s.Buffer]
+	if states(r.p.Steps[i].Writes, s.Shifted(-b.Offset)) {
+		return nil
+	}
+	return fmt.Errorf("BUG: step %d writes tensor %q, but does not state that it writes bytes [%d,%d) of buffer %q",
+		i, v.Name, s.Offset-b.Offset, s.End()-b.Offset, b.Name)
+}
+
+// writeRest stores those parts of a Concat's output that are not in it yet.
+func (r *Runner) writeRest(i int, v *ir.Value, d ir.Datum) error {
+	t, ok := d.(*ir.Tensor)
+	whole, _ := r.place(v)
+	if !ok || int64(len(t.Data)) != whole.Size {
+		return fmt.Errorf("BUG: tensor %q does not fill its place of %d bytes", v.Name, whole.Size)
+	}
+	for port := range v.Def.In {
+		part, ok := r.p.ConcatPart(v.Def, port)
+		if !ok || r.p.InOutput(v.Def, port) {
+			continue
+		}
+		s := r.absolute(part)
+		if err := r.statesWrite(i, v, s); err != nil {
+			return err
+		}
+		var data []byte
+		s.Each(func(from, to int64) {
+			at := whole.index(from)
+			data = append(data, t.Data[at:at+to-from]...)
+		})
+		r.scatter(s, data, v)
+	}
+	return nil
+}
+
+// index is how many of the span's bytes come before the one at an address.
+func (s span) index(at int64) int64 {
+	n, piece := s.Pieces()
+	if n == 1 {
+		return at - s.Offset
+	}
+	return (at-s.Offset)/s.Pitch*piece + (at-s.Offset)%s.Pitch
 }
 
 // put stores a value in its place, or aside if no arena can hold it.
@@ -191,75 +325,9 @@ func (r *Runner) store(v *ir.Value, t *ir.Tensor) error {
 	if int64(len(t.Data)) != s.Size {
 		return fmt.Errorf("BUG: tensor %q takes %d bytes and its place %d", v.Name, len(t.Data), s.Size)
 	}
-	a := &r.arenas[s.Arena]
-	copy(a.bytes[s.Offset:s.end()], t.Data)
-	a.owners.set(s.Offset, s.end(), r.root(v))
+	r.scatter(s, t.Data, nil)
+	for _, x := range r.owned(v) { // of a view that is a step in its base's bytes: the base
+		r.arenas[s.Arena].owners.set(x.from, x.to, x.v)
+	}
 	return nil
-}
-
-// owners says which value was last written to each byte: sorted, disjoint
-// ranges; nothing was written in the gaps.
-type owners []owned
-
-type owned struct {
-	from, to int64
-	v        *ir.Value
-}
-
-func (o owned) name() string {
-	if o.v == nil {
-		return "nothing: they were never written, or are free again"
-	}
-	return fmt.Sprintf("tensor %q", o.v.Name)
-}
-
-// set records that v (nil: nothing) was written to [from, to).
-func (o *owners) set(from, to int64, v *ir.Value) {
-	if from >= to {
-		return
-	}
-	lo, _ := slices.BinarySearchFunc(*o, from, func(r owned, at int64) int { return cmpRange(r, at) })
-	hi := lo
-	var keep []owned
-	for ; hi < len(*o) && (*o)[hi].from < to; hi++ {
-		r := (*o)[hi]
-		if r.from < from {
-			keep = append(keep, owned{r.from, from, r.v})
-		}
-		if r.to > to {
-			keep = append(keep, owned{to, r.to, r.v})
-		}
-	}
-	if v != nil {
-		keep = append(keep, owned{from, to, v})
-	}
-	slices.SortFunc(keep, func(a, b owned) int { return int(min(max(a.from-b.from, -1), 1)) })
-	*o = slices.Replace(*o, lo, hi, keep...)
-}
-
-// cmpRange orders a range before a position that lies at or after its end.
-func cmpRange(r owned, at int64) int {
-	if r.to <= at {
-		return -1
-	}
-	return 1
-}
-
-// find returns the first part of [from, to) that holds something else than v.
-func (o owners) find(from, to int64, v *ir.Value) (bad owned, found bool) {
-	i, _ := slices.BinarySearchFunc(o, from, cmpRange)
-	for at := from; at < to; i++ {
-		if i == len(o) || o[i].from > at {
-			end := to
-			if i < len(o) {
-				end = min(end, o[i].from)
-			}
-			return owned{at, end, nil}, true
-		}
-		if o[i].v != v {
-			return owned{at, min(to, o[i].to), o[i].v}, true
-		}
-		at = o[i].to
-	}
-	return owned{}, false
 }

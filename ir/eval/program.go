@@ -39,6 +39,7 @@ type Runner struct {
 	arenas []arena
 	loose  map[*ir.Value]ir.Datum // values that no arena can hold
 	source map[*ir.Node]int       // step of each node
+	makers map[*ir.Value]owners   // what must lie in a value's bytes: see owned
 	roots  []preload              // what lives across steps
 	life   lives
 	kept   map[string]ir.Datum
@@ -61,7 +62,8 @@ func NewRunner(p *ir.Program, opt Options) (*Runner, error) {
 	if err := validate(p); err != nil {
 		return nil, err
 	}
-	r := &Runner{p: p, opt: opt, loose: map[*ir.Value]ir.Datum{}, source: map[*ir.Node]int{}}
+	r := &Runner{p: p, opt: opt, loose: map[*ir.Value]ir.Datum{}, source: map[*ir.Node]int{},
+		makers: map[*ir.Value]owners{}}
 	for i, s := range p.Steps {
 		r.source[s.Node] = i
 	}
@@ -137,7 +139,7 @@ func (r *Runner) preloadNode(n *ir.Node, in []ir.Datum, known map[*ir.Value]bool
 		known[v] = true
 		r.loose[v] = out[i]
 		t, ok := out[i].(*ir.Tensor)
-		if b, placed := r.place(v); placed && ok && b.Size > 0 && r.root(v) == v {
+		if b, placed := r.place(v); placed && ok && b.Size > 0 && r.viewed(v) == nil {
 			if err := r.preload(v, t); err != nil {
 				return err
 			}
@@ -178,7 +180,7 @@ func (r *Runner) Step(inputs map[string]ir.Datum) (map[string]ir.Datum, error) {
 	r.kept = map[string]ir.Datum{}
 	for _, root := range r.roots { // weights are in their places, whoever updated them
 		b, _ := r.place(root.v)
-		r.arenas[b.Arena].owners.set(b.Offset, b.end(), root.v)
+		r.arenas[b.Arena].owners.place(b.Place, root.v)
 	}
 	for i, v := range g.Inputs {
 		d := in[i]
@@ -234,7 +236,7 @@ func (r *Runner) runNode(i int, s *ir.Step) error {
 		if v == nil {
 			continue
 		}
-		d, err := r.load(i, v)
+		d, err := r.operand(i, n, k)
 		if err != nil {
 			return located(n, err)
 		}
@@ -260,7 +262,7 @@ func (r *Runner) runNode(i int, s *ir.Step) error {
 			return located(n, err)
 		}
 	}
-	if r.opt.Observe != nil {
+	if r.opt.Observe != nil && r.assembled(n) == 0 { // else a part may be on its way still
 		r.opt.Observe(n, out)
 	}
 	return nil
@@ -301,22 +303,19 @@ func (r *Runner) copyBytes(i int, s *ir.Step) error {
 	if len(n.In) == 0 || n.In[0] == nil || len(n.Out) == 0 || n.Out[0] == nil {
 		return n.Errorf("eval", "BUG: a copy has one input and one output")
 	}
-	if err := r.holds(i, n.In[0], s.Reads); err != nil {
-		return located(n, err)
-	}
 	var data []byte
 	for _, x := range s.Reads {
-		a, from, to := r.bytes(x)
-		data = append(data, a.bytes[from:to]...)
+		if err := r.holds(i, n.In[0], r.absolute(x)); err != nil {
+			return located(n, err)
+		}
+		data = append(data, r.gather(r.absolute(x))...)
 	}
 	for _, x := range s.Writes {
-		a, from, to := r.bytes(x)
-		if int64(len(data)) < to-from {
+		if int64(len(data)) < x.Size {
 			return n.Errorf("eval", "BUG: step %d writes more bytes than it reads", i)
 		}
-		copy(a.bytes[from:to], data)
-		data = data[to-from:]
-		a.owners.set(from, to, n.Out[0])
+		r.scatter(r.absolute(x), data[:x.Size], n.Out[0])
+		data = data[x.Size:]
 	}
 	if len(data) > 0 {
 		return n.Errorf("eval", "BUG: step %d reads %d bytes more than it writes", i, len(data))
@@ -329,10 +328,4 @@ func (r *Runner) copyBytes(i int, s *ir.Step) error {
 		r.kept[n.Out[0].Name] = d
 	}
 	return nil
-}
-
-func (r *Runner) bytes(x ir.Access) (a *arena, from, to int64) {
-	b := &r.p.Buffers[x.Buffer]
-	from = b.Offset + x.Offset
-	return &r.arenas[b.Arena], from, from + x.Size
 }

@@ -3,6 +3,7 @@ package eval
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"memoc/ir"
 )
@@ -109,13 +110,22 @@ func validate(p *ir.Program) error {
 		if pl.Buffer >= len(p.Buffers) {
 			return fmt.Errorf("BUG: value %d lies in buffer %d of %d", id, pl.Buffer, len(p.Buffers))
 		}
-		if pl.Buffer >= 0 && !inside(p, ir.Access{Buffer: pl.Buffer, Offset: pl.Offset, Size: pl.Size}) {
+		if pl.Buffer >= 0 && !pl.Fits(p.Buffers[pl.Buffer].Size) {
 			return fmt.Errorf("BUG: value %d lies outside of its buffer %q", id, p.Buffers[pl.Buffer].Name)
 		}
 	}
+	steps := map[*ir.Node]bool{}
 	for i := range p.Steps {
 		if err := validateStep(p, i); err != nil {
 			return err
+		}
+		steps[p.Steps[i].Node] = true
+	}
+	for _, n := range p.Graph.Nodes {
+		if !steps[n] && sharesBuffer(p, n) {
+			if err := validateRange(p, n); err != nil {
+				return err
+			}
 		}
 	}
 	for _, v := range p.Graph.Outputs {
@@ -124,6 +134,39 @@ func validate(p *ir.Program) error {
 		}
 		if b := &p.Buffers[p.Places[v.ID].Buffer]; b.Class != ir.Persistent && b.End < len(p.Steps) {
 			return fmt.Errorf("BUG: output %q lies in buffer %q, which is alive in steps [%d,%d) only", v.Name, b.Name, b.First, b.End)
+		}
+	}
+	return nil
+}
+
+// sharesBuffer reports whether n is a Slice or a Concat whose output lies in the
+// buffer of an input.
+func sharesBuffer(p *ir.Program, n *ir.Node) bool {
+	if n.Domain != ir.OnnxDomain || n.Op != "Slice" && n.Op != "Concat" || len(n.Out) != 1 {
+		return false
+	}
+	buffer := func(v *ir.Value) int {
+		if v == nil || int(v.ID) >= len(p.Places) {
+			return -1
+		}
+		return p.Places[v.ID].Buffer
+	}
+	out := buffer(n.Out[0])
+	return out >= 0 && slices.ContainsFunc(n.In, func(v *ir.Value) bool { return buffer(v) == out })
+}
+
+// validateRange checks that the range which a Slice without a step takes, or
+// the parts of which a Concat without one is made, are where the output is.
+func validateRange(p *ir.Program, n *ir.Node) error {
+	if n.Op == "Slice" {
+		if part, ok := p.SliceOf(n); !ok || !part.Same(p.Places[n.Out[0].ID]) {
+			return n.Errorf("eval", "BUG: %q lies in the buffer of %q, but not in the bytes of its range", n.Out[0].Name, n.In[0].Name)
+		}
+		return nil
+	}
+	for port, v := range n.In {
+		if size, err := v.Type.Bytes(); (err != nil || size > 0) && !p.InOutput(n, port) {
+			return n.Errorf("eval", "BUG: nothing moves %q into %q, and it is no part of it", v.Name, n.Out[0].Name)
 		}
 	}
 	return nil
@@ -146,10 +189,6 @@ func overlap(p *ir.Program, s *ir.Step) (a, b *ir.Buffer) {
 	return nil, nil
 }
 
-func inside(p *ir.Program, x ir.Access) bool {
-	return x.Offset >= 0 && x.Size >= 0 && x.Offset <= p.Buffers[x.Buffer].Size-x.Size
-}
-
 func validateStep(p *ir.Program, i int) error {
 	s := &p.Steps[i]
 	if s.Node == nil {
@@ -168,7 +207,7 @@ func validateStep(p *ir.Program, i int) error {
 	}
 	for _, xs := range [][]ir.Access{s.Reads, s.Writes} {
 		for _, x := range xs {
-			if x.Buffer < 0 || x.Buffer >= len(p.Buffers) || !inside(p, x) {
+			if x.Buffer < 0 || x.Buffer >= len(p.Buffers) || !x.Fits(p.Buffers[x.Buffer].Size) {
 				return s.Node.Errorf("eval", "BUG: step %d accesses bytes outside of a buffer", i)
 			}
 			b := &p.Buffers[x.Buffer]
