@@ -39,6 +39,7 @@ var levels = map[string]struct {
 	"ir/onnx/internal/onnxpb": {2, nil},
 	"ir/planfile":             {2, nil},
 	"ir/models":               {2, nil},
+	"ir/handmade":             {2, nil},
 	"passes/liveness":         {2, nil},
 	"passes/cost":             {2, nil},
 	"ir/onnxgo":               {3, nil},

@@ -1,5 +1,7 @@
 package ir
 
+import "slices"
+
 // place is where v's bytes are; ok is false if it has none.
 func (p *Program) place(v *Value) (Place, bool) {
 	if v == nil || v.Graph != p.Graph || int(v.ID) >= len(p.Places) || p.Places[v.ID].Buffer < 0 || p.Places[v.ID].Size == 0 {
@@ -63,21 +65,15 @@ func (p *Program) InOutput(n *Node, port int) bool {
 // the places of its operands and results, but of a Slice only the range that it
 // takes, and of a Concat only the inputs that are not yet where they belong.
 func (p *Program) Accesses(n *Node) (reads, writes []Access) {
-	if part, ok := p.SliceOf(n); ok {
-		reads = addAccess(reads, part)
-		if out, ok := p.place(n.Out[0]); ok {
-			writes = addAccess(writes, out)
-		}
-		return reads, writes
-	}
 	if reads, writes, ok := p.joins(n); ok {
 		return reads, writes
 	}
-	for _, vs := range [][]*Value{n.In, n.Captures} {
-		for _, v := range vs {
-			if pl, ok := p.place(v); ok {
-				reads = addAccess(reads, pl)
-			}
+	part, isRange := p.SliceOf(n)
+	for port, v := range slices.Concat(n.In, n.Captures) {
+		if isRange && port == 0 {
+			reads = addAccess(reads, part)
+		} else if pl, ok := p.place(v); ok {
+			reads = addAccess(reads, pl)
 		}
 	}
 	for _, v := range n.Out {
