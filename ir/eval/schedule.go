@@ -98,6 +98,11 @@ func (c *chooser) choose(ready []int) int {
 // validate checks what indexing relies on, and that no step uses a buffer
 // outside of its life.
 func validate(p *ir.Program) error {
+	for _, a := range p.Arenas {
+		if a.Size < 0 {
+			return fmt.Errorf("BUG: arena %q has %d bytes", a.Name, a.Size)
+		}
+	}
 	for i, b := range p.Buffers {
 		if b.Arena < 0 || b.Arena >= len(p.Arenas) {
 			return fmt.Errorf("BUG: buffer %q lies in arena %d of %d", b.Name, b.Arena, len(p.Arenas))

@@ -12,8 +12,10 @@ import (
 	"memoc/ir"
 )
 
-// Version is the schema's version; a reader refuses others.
-const Version = 1
+// Version is the newest version of the schema; a reader refuses newer ones. A
+// plan is written in the oldest that can say it: 2 where bytes lie in rows or
+// values are made of parts, else 1.
+const Version = 2
 
 // Plan is the whole file. Sizes and offsets are bytes, times nanoseconds,
 // lifetimes half-open in steps.
@@ -70,14 +72,28 @@ type Buffer struct {
 }
 
 // Value says which bytes a value of the model has: Size bytes of its buffer
-// from Offset on. Base names the value whose bytes these are (itself, or what
-// it is a view of).
+// from Offset on, or, with Rows, that many pieces of Size/Rows bytes, each Pitch
+// bytes after the one before. Base names the value whose bytes these are
+// (itself, or what it is a view or a range of). Parts names the values that lie
+// in its bytes and make it up: what they do not fill is written by the value's
+// own step.
 type Value struct {
-	Name   string `json:"name"`
-	Base   string `json:"base"`
-	Buffer int    `json:"buffer"`
-	Offset int64  `json:"offset"`
-	Size   int64  `json:"size"`
+	Name   string   `json:"name"`
+	Base   string   `json:"base"`
+	Buffer int      `json:"buffer"`
+	Offset int64    `json:"offset"`
+	Size   int64    `json:"size"`
+	Rows   int64    `json:"rows,omitempty"`
+	Pitch  int64    `json:"pitch,omitempty"`
+	Parts  []string `json:"parts,omitempty"`
+}
+
+// Range is bytes of a buffer, as those of a Value.
+type Range struct {
+	Offset int64 `json:"offset"`
+	Size   int64 `json:"size"`
+	Rows   int64 `json:"rows,omitempty"`
+	Pitch  int64 `json:"pitch,omitempty"`
 }
 
 // Step is one operation on a lane.
@@ -86,9 +102,10 @@ type Step struct {
 	Lane      int      `json:"lane"`
 	Node      string   `json:"node"`
 	Op        string   `json:"op"`
-	Reads     []string `json:"reads"`     // names of values
-	Writes    []string `json:"writes"`    // names of values
-	Workspace int      `json:"workspace"` // buffer, -1 for none
+	Reads     []string `json:"reads"`          // names of values
+	Part      *Range   `json:"part,omitempty"` // all that it reads of the first value of reads
+	Writes    []string `json:"writes"`         // names of values
+	Workspace int      `json:"workspace"`      // buffer, -1 for none
 	Waits     []int    `json:"waits"`
 	Duration  int64    `json:"duration_ns"`
 	Start     int64    `json:"start_ns"`
@@ -133,7 +150,7 @@ var stepKinds = map[ir.StepKind]string{ir.RunStep: "run", ir.CopyOutStep: "copy-
 // FromProgram is the plan of p.
 func FromProgram(p *ir.Program) *Plan {
 	m := p.Metrics
-	out := &Plan{Version: Version, Name: p.Name, Device: p.Device, Metrics: Metrics{
+	out := &Plan{Name: p.Name, Device: p.Device, Metrics: Metrics{
 		PeakExported: m.PeakExported, PeakUnplanned: m.PeakUnplanned, Persistent: m.Persistent, Budget: m.Budget, Peak: m.Peak,
 		LowerBound: m.LowerBound, HostPeak: m.HostPeak, HostBudget: m.HostBudget, Time: m.Time, Stall: m.Stall, ExtraCompute: m.ExtraCompute}}
 	for _, a := range p.Arenas {
@@ -145,9 +162,10 @@ func FromProgram(p *ir.Program) *Plan {
 	for _, b := range p.Buffers {
 		out.Buffers = append(out.Buffers, Buffer{b.Name, b.Arena, b.Offset, b.Size, b.First, b.End, b.Class.String()})
 	}
-	out.values(p)
+	l := newLister(p)
+	out.Values = l.values()
 	for i := range p.Steps {
-		out.Steps = append(out.Steps, stepOf(&p.Steps[i], p))
+		out.Steps = append(out.Steps, l.step(&p.Steps[i]))
 	}
 	for _, d := range p.Decisions {
 		out.Decisions = append(out.Decisions, decisionOf(&d))
@@ -160,6 +178,7 @@ func FromProgram(p *ir.Program) *Plan {
 		out.Passes = append(out.Passes, pass)
 	}
 	out.Inputs, out.Weights, out.Outputs = names(p.Graph.Inputs), names(p.Graph.Inits), names(p.Graph.Outputs)
+	out.Version = out.oldest()
 	return out
 }
 
@@ -178,55 +197,6 @@ func names(vs []*ir.Value) []string {
 		out = append(out, v.Name)
 	}
 	return out
-}
-
-// values lists the values that have bytes, in order of definition.
-func (out *Plan) values(p *ir.Program) {
-	base := map[*ir.Value]*ir.Value{}
-	add := func(v *ir.Value) {
-		if v == nil || p.Places[v.ID].Buffer < 0 {
-			return
-		}
-		pl := p.Places[v.ID]
-		base[v] = v
-		if n := v.Def; n != nil && n.Decl != nil && n.Decl.View != nil {
-			if i := n.Decl.View(n, v.Port); i >= 0 && i < len(n.In) && n.In[i] != nil && p.Places[n.In[i].ID].Buffer == pl.Buffer {
-				base[v] = base[n.In[i]]
-			}
-		}
-		out.Values = append(out.Values, Value{v.Name, base[v].Name, pl.Buffer, pl.Offset, pl.Size})
-	}
-	for _, v := range p.Graph.Inputs {
-		add(v)
-	}
-	for _, v := range p.Graph.Inits {
-		if base[v] == nil {
-			add(v)
-		}
-	}
-	for _, n := range p.Graph.Nodes {
-		for _, v := range n.Out {
-			add(v)
-		}
-	}
-}
-
-func stepOf(s *ir.Step, p *ir.Program) Step {
-	t := Step{Kind: stepKinds[s.Kind], Lane: s.Lane, Node: s.Node.Name, Op: s.Node.FullOp(), Reads: []string{}, Writes: []string{},
-		Workspace: s.Workspace, Waits: append([]int{}, s.Waits...), Duration: s.Duration, Start: s.Start, Stall: s.Stall}
-	for _, vs := range [][]*ir.Value{s.Node.In, s.Node.Captures} {
-		for _, v := range vs {
-			if v != nil && p.Places[v.ID].Buffer >= 0 {
-				t.Reads = append(t.Reads, v.Name)
-			}
-		}
-	}
-	for _, v := range s.Node.Out {
-		if v != nil && p.Places[v.ID].Buffer >= 0 {
-			t.Writes = append(t.Writes, v.Name)
-		}
-	}
-	return t
 }
 
 // Encode is the plan as JSON, one array element a line.
@@ -289,8 +259,8 @@ func Decode(data []byte) (*Plan, error) {
 	if err := json.Unmarshal(data, &head); err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
-	if head.Version != Version {
-		return nil, fmt.Errorf("plan: version %d, this memoc reads version %d", head.Version, Version)
+	if head.Version < 1 || head.Version > Version {
+		return nil, fmt.Errorf("plan: version %d, this memoc reads versions 1 to %d", head.Version, Version)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -298,5 +268,23 @@ func Decode(data []byte) (*Plan, error) {
 	if err := d.Decode(&p); err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
+	if v := p.oldest(); v > p.Version {
+		return nil, fmt.Errorf("plan: version %d, but it says what only version %d can", p.Version, v)
+	}
 	return &p, nil
+}
+
+// oldest is the oldest version of the schema that can say what p does.
+func (p *Plan) oldest() int {
+	for _, v := range p.Values {
+		if v.Rows != 0 || v.Pitch != 0 || len(v.Parts) > 0 {
+			return 2
+		}
+	}
+	for _, s := range p.Steps {
+		if s.Part != nil {
+			return 2
+		}
+	}
+	return 1
 }

@@ -2,6 +2,7 @@ package planfile
 
 import (
 	"fmt"
+	"slices"
 
 	"memoc/ir"
 )
@@ -37,7 +38,11 @@ func (p *Plan) Program(g *ir.Graph) (*ir.Program, error) {
 		if v.Buffer < 0 || v.Buffer >= len(out.Buffers) {
 			return nil, fmt.Errorf("plan: value %q lies in buffer %d of %d", v.Name, v.Buffer, len(out.Buffers))
 		}
-		out.Places[values[v.Name].ID] = ir.Place{Buffer: v.Buffer, Offset: v.Offset, Size: v.Size}
+		pl := ir.Place{Buffer: v.Buffer, Offset: v.Offset, Size: v.Size, Rows: v.Rows, Pitch: v.Pitch}
+		if !pl.Fits(out.Buffers[v.Buffer].Size) {
+			return nil, fmt.Errorf("plan: value %q leaves its buffer", v.Name)
+		}
+		out.Places[values[v.Name].ID] = pl
 	}
 	for _, s := range p.Steps {
 		if len(s.Writes) == 0 || nodes[s.Writes[0]] == nil {
@@ -103,29 +108,52 @@ func (s *Step) step(n *ir.Node, p *ir.Program, values map[string]*ir.Value) (ir.
 			return out, fmt.Errorf("plan: step of %q waits for step %d, which is not before it", s.Node, w)
 		}
 	}
-	access := func(names []string) (as []ir.Access, err error) {
-		seen := map[int]bool{}
-		for _, name := range names {
-			v := values[name]
-			if v == nil || p.Places[v.ID].Buffer < 0 {
-				return nil, fmt.Errorf("plan: step of %q touches %q, which has no bytes", s.Node, name)
-			}
-			if pl := p.Places[v.ID]; pl.Size > 0 && !seen[pl.Buffer] {
-				seen[pl.Buffer] = true
-				as = append(as, ir.Access{Buffer: pl.Buffer, Offset: pl.Offset, Size: pl.Size})
-			}
-		}
-		return as, nil
-	}
 	var err error
-	if out.Reads, err = access(s.Reads); err != nil {
+	if out.Reads, err = s.accesses(s.Reads, p, values); err != nil {
 		return out, err
 	}
-	if out.Writes, err = access(s.Writes); err != nil {
+	if out.Writes, err = s.accesses(s.Writes, p, values); err != nil {
 		return out, err
+	}
+	if x := s.Part; x != nil && len(s.Reads) > 0 {
+		pl := p.Places[values[s.Reads[0]].ID]
+		out.Reads = append([]ir.Access{{Buffer: pl.Buffer, Offset: x.Offset, Size: x.Size, Rows: x.Rows, Pitch: x.Pitch}}, others(out.Reads, pl)...)
+	}
+	if joined(p, n) {
+		_, out.Writes = p.Accesses(n)
 	}
 	if s.Workspace >= 0 {
 		out.Writes = append(out.Writes, ir.Access{Buffer: s.Workspace, Size: p.Buffers[s.Workspace].Size})
 	}
 	return out, nil
+}
+
+// accesses is the places of values, once for the same bytes.
+func (s *Step) accesses(names []string, p *ir.Program, values map[string]*ir.Value) (as []ir.Access, err error) {
+	for _, name := range names {
+		v := values[name]
+		if v == nil || p.Places[v.ID].Buffer < 0 {
+			return nil, fmt.Errorf("plan: step of %q touches %q, which has no bytes", s.Node, name)
+		}
+		pl := p.Places[v.ID]
+		if pl.Size > 0 && len(others(as, pl)) == len(as) {
+			as = append(as, pl)
+		}
+	}
+	return as, nil
+}
+
+// others is the accesses but those to the same bytes as pl.
+func others(as []ir.Access, pl ir.Place) []ir.Access {
+	return slices.DeleteFunc(slices.Clone(as), func(a ir.Access) bool { return a.Same(pl) })
+}
+
+// joined reports whether an input of n lies in its output.
+func joined(p *ir.Program, n *ir.Node) bool {
+	for port := range n.In {
+		if p.InOutput(n, port) {
+			return true
+		}
+	}
+	return false
 }
