@@ -39,6 +39,7 @@ func (p *Problem) build(f *facts, choice []Choice) (*Schedule, error) {
 		}
 	}
 	b.s.lifetimes(p)
+	b.s.roll(p, choice)
 	if err := b.s.placeCopies(p, choice); err != nil {
 		return nil, err
 	}
@@ -123,7 +124,7 @@ func (b *builder) available(t, at int) bool {
 	if !c.IsTight() {
 		window = b.f.window(t)
 	}
-	return c == Keep || b.p.Tensors[t].Output || at-b.touched[t] <= window ||
+	return c.Kind() == Keep || b.p.Tensors[t].Output || at-b.touched[t] <= window ||
 		!b.copied[t] && !b.p.Ops[b.f.producer[t]].Clone
 }
 

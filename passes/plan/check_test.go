@@ -92,6 +92,20 @@ func (c *checker) write(i, x, from, to int) error {
 	return nil
 }
 
+// left is when all others have left the buffer of instance x, which entry i
+// writes.
+func (c *checker) left(i, x int) int64 {
+	ready := int64(0)
+	for j, e := range c.s.Entries[:i] {
+		for _, y := range append(append([]int{}, e.In...), e.Out...) {
+			if y != x && c.s.Instances[y].Buffer == c.s.Instances[x].Buffer && e.Lane() != c.s.Entries[i].Lane() {
+				ready = max(ready, c.end[j])
+			}
+		}
+	}
+	return ready
+}
+
 // needs is what entry i reads of its input k.
 func (c *checker) needs(e *Entry, k int) (from, to int) {
 	if e.Kind == Run || e.Kind == Clone && (e.To == 0 || !c.p.Ops[e.Op].Range[k]) {
@@ -202,6 +216,7 @@ func (c *checker) entry(i int) error {
 		ready = max(ready, c.end[c.out[t]])
 	}
 	for _, x := range e.Out {
+		ready = max(ready, c.left(i, x))
 		if err := c.write(i, x, e.From, e.To); err != nil {
 			return err
 		}
@@ -324,6 +339,15 @@ func ranged(seed uint64) *Problem {
 			x.Bytes = (max(p.Tokens*x.TokenBytes, x.Bytes) + 255) / 256 * 256
 		}
 	}
+	layer := 1
+	for i := range p.Tensors {
+		if rng.IntN(6) == 0 {
+			layer++
+		}
+		if rng.IntN(2) == 0 {
+			p.Tensors[i].Role, p.Tensors[i].Layer = 1+rng.IntN(4), layer
+		}
+	}
 	for i := range p.Ops {
 		op := &p.Ops[i]
 		for k := range op.InPlace {
@@ -360,12 +384,15 @@ func randomChoices(p *Problem, rng *rand.Rand) []Choice {
 		if rng.IntN(10) == 0 {
 			c[t] |= Tight
 		}
+		if rng.IntN(2) == 0 {
+			c[t] |= Rolling
+		}
 	}
 	return c
 }
 
 func TestSplitSchedulesAreSound(t *testing.T) {
-	clones, packs, joins := 0, 0, 0
+	clones, packs, joins, rolled := 0, 0, 0, 0
 	for seed := range uint64(1500) {
 		p := ranged(seed)
 		if err := p.Validate(); err != nil {
@@ -384,6 +411,11 @@ func TestSplitSchedulesAreSound(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		clones += k.ranged
+		for x, in := range s.Instances {
+			if s.rolling(x) >= 0 && s.before[x] >= 0 && s.Instances[s.before[x]].Tensor != in.Tensor {
+				rolled++
+			}
+		}
 		for _, e := range s.Entries {
 			if e.Kind == Pack || e.Kind == Unpack {
 				packs++
@@ -393,7 +425,7 @@ func TestSplitSchedulesAreSound(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("%d clones on ranges, %d packs and unpacks, %d heads copied in", clones, packs, joins); clones < 1000 || packs < 500 || joins < 500 {
+	if t.Logf("%d clones on ranges, %d packs and unpacks, %d heads copied in, %d buffers handed on", clones, packs, joins, rolled); min(clones, packs, joins) < 500 || rolled < 300 {
 		t.Error("too few of them to tell anything")
 	}
 }

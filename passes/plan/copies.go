@@ -23,6 +23,7 @@ func (s *Schedule) placeCopies(p *Problem, choice []Choice) error {
 		return s.replay(p)
 	}
 	issue := s.issuePoints(p, start, choice)
+	s.issueRolling(p, issue)
 	order := make([]int, len(s.Entries))
 	for i := range order {
 		order[i] = i
@@ -111,6 +112,7 @@ func (s *Schedule) tasks(p *Problem) []sim.Task {
 	computed, copied := filled(len(s.Instances), -1), filled(len(s.Instances), -1) // last writer of each lane
 	out := make([]int, len(p.Tensors))
 	tasks := make([]sim.Task, len(s.Entries))
+	left := s.handovers()
 	room := make([]int, 0, 2*len(s.Entries)) // of the lists of dependencies
 	for i := range s.Entries {
 		e := &s.Entries[i]
@@ -125,6 +127,9 @@ func (s *Schedule) tasks(p *Problem) []sim.Task {
 		}
 		if e.Wait >= 0 {
 			room = append(room, e.Wait)
+		}
+		if left != nil {
+			room = left.touch(s, i, room)
 		}
 		for _, x := range e.Out {
 			if lane == 2 {
@@ -173,11 +178,13 @@ func (s *Schedule) extendOverCopies(r *sim.Result, tasks []sim.Task) {
 		return compute[k]
 	}
 	slot := map[int]int{}
+	s.copying = make([]bool, len(s.Instances))
 	for i, e := range s.Entries {
 		switch e.Kind {
 		case CopyOut:
 			in := &s.Instances[e.In[0]]
 			in.End = max(in.End, after(r.End(i, tasks)))
+			s.copying[e.In[0]] = r.Start[in.End-1] < r.End(i, tasks)
 			slot[in.Tensor] = len(s.Host)
 			s.Host = append(s.Host, HostSlot{Tensor: in.Tensor, Head: e.To, First: i, End: i + 1})
 		case CopyIn:

@@ -80,6 +80,10 @@ func (s *Schedule) share(p *Problem) {
 			if in.First < i {
 				continue // another entry made part of it before
 			}
+			if s.rolling(x) >= 0 {
+				s.shareRolling(p, x)
+				continue
+			}
 			if e.Op >= 0 {
 				if b := s.donor(p, i, k); b >= 0 && takenAt[b] != i+1 {
 					takenAt[b] = i + 1
@@ -108,7 +112,7 @@ func (s *Schedule) donor(p *Problem, i, k int) int {
 		for j, t := range op.In {
 			x := e.In[j]
 			y := e.Out[k]
-			if t != a.In || p.Tensors[t].Output || s.Instances[x].End != i+1 || s.bytes(p, x) != s.bytes(p, y) ||
+			if t != a.In || p.Tensors[t].Output || s.rolling(x) >= 0 || s.copying[x] || s.Instances[x].End != i+1 || s.bytes(p, x) != s.bytes(p, y) ||
 				e.To > 0 && (s.Instances[x].To == 0 || s.Instances[y].To == 0) {
 				continue
 			}

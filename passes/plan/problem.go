@@ -62,8 +62,8 @@ type Tensor struct {
 	// layers has in one place, and Layer the number of the layer, from 1 in the
 	// order of the forward pass. Zero: the tensor belongs to no repeated layer.
 	Role, Layer int
-	// Input: what the layer reads from the layer before it. Attention: the output
-	// of its attention, which mixes tokens.
+	// Input: what the layer reads from the layer before it; it counts to the layer
+	// that reads it. Attention: the output of its attention, which mixes tokens.
 	Input, Attention bool
 }
 

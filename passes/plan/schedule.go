@@ -17,6 +17,11 @@ const (
 	// before it goes on, and the copy back starts no sooner than it must: the
 	// fewest bytes there are, at the price of stalls.
 	Tight Choice = 4
+	// Rolling is a bit beside any choice of a tensor that repeated layers have
+	// in common: its instances lie in one buffer with those of the same tensor of
+	// every second layer, for the whole step, and it is copied back as soon as
+	// the layer two further on has left them.
+	Rolling Choice = 8
 )
 
 // headShift is where the number of swapped tiles lies in a Choice.
@@ -28,11 +33,14 @@ func SplitAt(head int) Choice { return Split | Choice(head)<<headShift }
 // Head is the number of tiles that a Split swaps.
 func (c Choice) Head() int { return int(c >> headShift) }
 
-// Kind is the choice without Tight and the position of a split.
+// Kind is the choice without its bits and the position of a split.
 func (c Choice) Kind() Choice { return c & 3 }
 
 // IsTight reports whether the tensor leaves at once.
 func (c Choice) IsTight() bool { return c&Tight != 0 }
+
+// IsRolling reports whether the tensor shares its buffer along the layers.
+func (c Choice) IsRolling() bool { return c&Rolling != 0 }
 
 // EntryKind tells the forms of an Entry apart.
 type EntryKind uint8
@@ -62,7 +70,8 @@ type Entry struct {
 }
 
 // Instance is one stay of a tensor on the device. Lifetimes are half-open in
-// entries. Instances that take over each other's bytes in place share a Buffer.
+// entries. Instances that take over each other's bytes in place share a Buffer,
+// and so do those of rolling tensors, one after the other.
 type Instance struct {
 	Tensor int
 	Buffer int
@@ -102,6 +111,11 @@ type Schedule struct {
 	Moved     int64 // bytes copied to the host
 
 	peaks int // entries at which Peak is reached
+	// By instance: the rolling buffer it lies in and who held that before it, -1
+	// for none; nil where there are none.
+	group, before []int
+	// By instance: a copy out of it is under way when it is last read.
+	copying []bool
 }
 
 // Duration is the predicted time of an entry.

@@ -16,9 +16,10 @@ const (
 	KeepAll              // nothing moves; what follows from weights alone may be made again
 	SwapOnly             // copies alone
 	RecomputeOnly        // recomputation alone
+	Memo                 // as the paper MEMO does: see memo.go
 )
 
-var policyNames = []string{"auto", "keep", "swap", "recompute"}
+var policyNames = []string{"auto", "keep", "swap", "recompute", "memo"}
 
 // String names the policy as the command line does.
 func (p Policy) String() string { return policyNames[p] }
@@ -85,6 +86,9 @@ func (p *Problem) Search(opt Options) (*Ladder, error) {
 	}
 	if opt.Policy == Auto || opt.Policy == RecomputeOnly {
 		paths = append(paths, &path{remat: true, grain: 80})
+	}
+	if canSwap && (opt.Policy == Auto || opt.Policy == Memo) {
+		paths = append(paths, &path{memo: true})
 	}
 	if canSwap && opt.Policy == Auto {
 		paths = append(paths, &path{swap: true, remat: true, grain: 160})

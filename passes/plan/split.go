@@ -41,7 +41,7 @@ func (p *Problem) normal(f *facts, choice []Choice) ([]Choice, error) {
 		if &out[0] == &choice[0] {
 			out = slices.Clone(choice)
 		}
-		out[t] = k | c&Tight
+		out[t] = k | c&(Tight|Rolling)
 	}
 	return out, nil
 }

@@ -12,6 +12,7 @@ type path struct {
 	f           *facts
 	opt         Options
 	swap, remat bool
+	memo        bool // the paper's plan, and nothing else
 	dear        bool // every copy has its price: the host is for what is dear to recompute
 	rungs       []Rung
 	work        int64     // entries of all schedules built so far
@@ -29,6 +30,9 @@ type path struct {
 
 // search fills rungs.
 func (w *path) search() error {
+	if w.memo {
+		return w.addMemo()
+	}
 	if err := w.trivial(); err != nil || !w.swap && !w.remat {
 		return err
 	}
