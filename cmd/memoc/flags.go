@@ -157,7 +157,7 @@ func (f *flags) compile() *compileFlags {
 		cf.hostBudget, err = passes.ParseSize(s)
 		return err
 	})
-	f.Func("policy", "what may be done with tensors: `NAME`, auto (whatever is fastest), keep, swap or recompute (default auto)", func(s string) (err error) {
+	f.Func("policy", "what may be done with tensors: `NAME`, auto (whatever is fastest), keep, swap, recompute or memo (default auto)", func(s string) (err error) {
 		if cf.policy, err = plan.ParsePolicy(s); err != nil {
 			return fmt.Errorf("nothing is called %q%s; use %s", s, didYouMean(s, plan.PolicyNames()), strings.Join(plan.PolicyNames(), ", "))
 		}
