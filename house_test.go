@@ -26,6 +26,7 @@ var levels = map[string]struct {
 	also  []string
 }{
 	"ir/diag":                 {0, nil},
+	"ir/mutate":               {0, nil},
 	"passes/place":            {0, nil},
 	"passes/sim":              {0, nil},
 	"passes/layers":           {0, nil},
@@ -58,7 +59,7 @@ var levels = map[string]struct {
 }
 
 // pure packages import nothing of memoc but each other as listed above.
-var pure = []string{"passes/place", "passes/sim", "passes/plan", "passes/layers", "ir/diag"}
+var pure = []string{"passes/place", "passes/sim", "passes/plan", "passes/layers", "ir/diag", "ir/mutate"}
 
 func TestImports(t *testing.T) {
 	for name, imports := range packages(t) {
@@ -79,6 +80,29 @@ func TestImports(t *testing.T) {
 				t.Errorf("%s imports %s: all that an emitter needs is in the Program", name, imp)
 			}
 		}
+	}
+}
+
+// TestFuzzTargetsAreGates: exploration finds faults by luck, so every fuzz
+// target's property is also tried on the mutations that are the same each time.
+func TestFuzzTargetsAreGates(t *testing.T) {
+	target := regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
+	found := 0
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range target.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if !strings.Contains(string(text), fmt.Sprintf("mutate.Test(t, %q,", m[1])) {
+				t.Errorf("%s: %s has no test with mutate.Test", path, m[1])
+			}
+		}
+		return err
+	})
+	if err != nil || found == 0 {
+		t.Errorf("%d fuzz targets (%v)", found, err)
 	}
 }
 

@@ -127,6 +127,20 @@ func (c *InferCtx) FreshShape(rank int) Shape {
 	return Dims(dims...)
 }
 
+// maxRank bounds what a tensor's extent may say of another's rank. A rank
+// beyond it comes from a malformed file, and is not spelled out.
+const maxRank = 64
+
+// Length is the number of elements of input i, a list of extents or axes,
+// where it is known and may be a rank.
+func (c *InferCtx) Length(i int) (n int, ok bool) {
+	dims, ok := c.Shape(i).Static()
+	if !ok || len(dims) != 1 || dims[0] < 0 || dims[0] > maxRank {
+		return 0, false
+	}
+	return int(dims[0]), true
+}
+
 // Axis reads an axis number: negative counts from the end; an error if it is
 // not in [-rank, rank).
 func (c *InferCtx) Axis(axis int64, rank int) (int, error) {

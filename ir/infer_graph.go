@@ -12,10 +12,8 @@ func InferNode(g *Graph, n *Node) error {
 	if n.Decl == nil {
 		return nil
 	}
-	for i, p := range n.Decl.In {
-		if !p.Optional && !p.Variadic && (i >= len(n.In) || n.In[i] == nil) {
-			return n.Errorf("inputs", "input %q (number %d) is missing", p.Name, i)
-		}
+	if err := checkPorts(n); err != nil {
+		return err
 	}
 	c := NewInferCtx(g, n)
 	c.Subgraph = inferSubgraph
@@ -31,6 +29,24 @@ func InferNode(g *Graph, n *Node) error {
 			v.Type = t
 		}
 		v.Ints = ints
+	}
+	return nil
+}
+
+// checkPorts refuses what the verifier would call our own fault: a node with
+// other ports than its operator. Older versions may have fewer or more outputs.
+func checkPorts(n *Node) error {
+	op := n.Decl
+	for i, p := range op.In {
+		if !p.Optional && !p.Variadic && (i >= len(n.In) || n.In[i] == nil) {
+			return n.Errorf("ports", "input %q (number %d) is missing", p.Name, i)
+		}
+	}
+	if len(n.In) > most(op.In) {
+		return n.Errorf("ports", "it has %d inputs, the operator %d", len(n.In), len(op.In))
+	}
+	if newest := n.Version == 0 || op.SinceVersion(n.Version) == op.Since[len(op.Since)-1]; newest && len(n.Out) > most(op.Out) {
+		return n.Errorf("ports", "it has %d outputs, the operator %d", len(n.Out), len(op.Out))
 	}
 	return nil
 }
@@ -68,6 +84,10 @@ func InferGraph(g *Graph, opt InferOptions) error {
 	for _, vs := range [][]*Value{g.Inputs, g.Inits} {
 		for _, v := range vs {
 			v.Type = v.Type.Bind(opt.Dims)
+			if v.Type.Kind == NoType {
+				return &diag.Diagnostic{ID: "untyped-input", Severity: diag.Error, Loc: diag.Location{Value: v.Name},
+					Message: fmt.Sprintf("the model does not say of what type its input %q is", v.Name), Help: "declare the input's type"}
+			}
 		}
 	}
 	for _, n := range g.Nodes {

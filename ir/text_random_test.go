@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"memoc/ir/mutate"
 )
 
 // Property: printing a random model and parsing the text gives an equal model
@@ -32,35 +34,44 @@ func TestTextRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzParse: no input makes the parser panic, and what it reads survives a
-// round trip.
-func FuzzParse(f *testing.F) {
-	f.Add(canonical)
-	f.Add("g (float[2] x = {nan #@ bits 7fc00001\n, 1}) => (z) { z = Neg <a = [1.0, 2]> (x) }")
-	f.Add("g (float[?, \"'a b'*2\"] x) => () { y = If (x) <b = h () => (y) { y = a.b.C:d () }> }")
+func FuzzParse(f *testing.F) { mutate.Explore(f, texts(f), readsAsPrinted) }
+
+func TestParseMutated(t *testing.T) { mutate.Test(t, "FuzzParse", texts(t), 500, readsAsPrinted) }
+
+func texts(t testing.TB) [][]byte {
+	seeds := [][]byte{[]byte(canonical),
+		[]byte("g (float[2] x = {nan #@ bits 7fc00001\n, 1}) => (z) { z = Neg <a = [1.0, 2]> (x) }"),
+		[]byte("g (float[?, \"'a b'*2\"] x) => () { y = If (x) <b = h () => (y) { y = a.b.C:d () }> }")}
 	files, _ := filepath.Glob("../testdata/text/*.txt")
 	for _, file := range files {
-		if data, err := os.ReadFile(file); err == nil {
-			f.Add(string(data))
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
+		seeds = append(seeds, data)
 	}
-	f.Fuzz(func(t *testing.T, src string) {
-		m, err := Parse("f", src)
-		if err != nil {
-			return
-		}
-		text := Print(m, TextOptions{MaxElems: -1})
-		again, err := Parse("f", text)
-		if err != nil {
-			t.Fatalf("%v\n%s", err, text)
-		}
-		if diff := modelDiff(m, again); diff != "" {
-			t.Fatalf("%s\n%s", diff, text)
-		}
-		if second := Print(again, TextOptions{MaxElems: -1}); second != text {
-			t.Fatalf("the second print differs:\n%s", firstDifference(second, text))
-		}
-	})
+	return seeds
+}
+
+// readsAsPrinted: no input makes the parser panic, and what it reads survives
+// a round trip.
+func readsAsPrinted(b []byte) (accepted bool, wrong error) {
+	m, err := Parse("f", string(b))
+	if err != nil {
+		return false, nil
+	}
+	text := Print(m, TextOptions{MaxElems: -1})
+	again, err := Parse("f", text)
+	if err != nil {
+		return true, fmt.Errorf("%w\n%s", err, text)
+	}
+	if diff := modelDiff(m, again); diff != "" {
+		return true, fmt.Errorf("%s\n%s", diff, text)
+	}
+	if second := Print(again, TextOptions{MaxElems: -1}); second != text {
+		return true, fmt.Errorf("the second print differs:\n%s", firstDifference(second, text))
+	}
+	return true, nil
 }
 
 // modelMaker makes random models that use every part of the IR.

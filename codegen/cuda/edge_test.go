@@ -3,10 +3,12 @@ package cuda
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
 	"memoc/ir"
+	"memoc/ir/mutate"
 )
 
 // TestZeroSize: tensors without elements own nothing, launch nothing and copy
@@ -140,20 +142,29 @@ func TestContainer(t *testing.T) {
 	}
 }
 
-func FuzzReadTensors(f *testing.F) {
+func FuzzReadTensors(f *testing.F) { mutate.Explore(f, containers(f), containerHolds) }
+
+func TestReadTensorsMutated(t *testing.T) {
+	mutate.Test(t, "FuzzReadTensors", containers(t), 4000, containerHolds)
+}
+
+func containers(t testing.TB) [][]byte {
 	var b bytes.Buffer
 	if err := WriteTensors(&b, []Named{{"x", floats([]float64{1, 2}, 2)}}); err != nil {
-		f.Fatal(err)
+		t.Fatal(err)
 	}
-	f.Add(b.Bytes())
-	f.Fuzz(func(t *testing.T, data []byte) {
-		ts, err := ReadTensors(bytes.NewReader(data))
-		if err != nil {
-			return
-		}
-		var again bytes.Buffer
-		if err := WriteTensors(&again, ts); err != nil || !bytes.Equal(again.Bytes(), data) {
-			t.Errorf("read and written again: %v", err)
-		}
-	})
+	return [][]byte{b.Bytes()}
+}
+
+// containerHolds: what is read is written byte for byte.
+func containerHolds(b []byte) (accepted bool, wrong error) {
+	ts, err := ReadTensors(bytes.NewReader(b))
+	if err != nil {
+		return false, nil
+	}
+	var again bytes.Buffer
+	if err := WriteTensors(&again, ts); err != nil || !bytes.Equal(again.Bytes(), b) {
+		return true, fmt.Errorf("written as other bytes than it was read from (%v)", err)
+	}
+	return true, nil
 }

@@ -5,27 +5,39 @@ import (
 
 	"memoc/ir"
 	"memoc/ir/diag"
+	"memoc/ir/mutate"
 	"memoc/ir/onnx"
 )
 
-// FuzzInfer: whatever a file holds, reading, inlining and shape inference end
-// in a sound graph or in an error, never in a panic. The seeds are the samples
-// of all operators.
-func FuzzInfer(f *testing.F) {
+func FuzzInfer(f *testing.F) { mutate.Explore(f, samples(), inferEnds) }
+
+func TestInferMutated(t *testing.T) {
+	mutate.Test(t, "FuzzInfer", samples(), 25, inferEnds, mutate.Messages, mutate.Messages, mutate.Messages)
+}
+
+// samples are the samples of all operators.
+func samples() (seeds [][]byte) {
 	for _, op := range ir.Operators() {
 		for _, s := range op.Samples() {
 			if b, err := sampleModel(op, s); err == nil && len(b) < 1<<12 {
-				f.Add(b)
+				seeds = append(seeds, b)
 			}
 		}
 	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		m, _, err := onnx.Decode(b, "", onnx.Options{})
-		if err != nil || ir.Inline(m) != nil {
-			return
-		}
-		_ = ir.InferGraph(m.Graph, ir.InferOptions{Report: func(*diag.Diagnostic) {}})
-	})
+	return seeds
+}
+
+// inferEnds: whatever a file holds, reading, inlining and shape inference end
+// in a sound graph or in an error, never in a panic.
+func inferEnds(b []byte) (accepted bool, wrong error) {
+	m, _, err := onnx.Decode(b, "", onnx.Options{})
+	if err != nil || ir.Inline(m) != nil {
+		return false, nil
+	}
+	if err := ir.InferGraph(m.Graph, ir.InferOptions{Report: func(*diag.Diagnostic) {}}); err != nil {
+		return true, nil // nothing is done with such a graph
+	}
+	return true, ir.Verify(m.Graph)
 }
 
 // sampleModel is a model of one node. Small integer inputs are initializers,

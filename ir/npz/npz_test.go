@@ -3,6 +3,7 @@ package npz
 import (
 	"archive/zip"
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"memoc/ir"
+	"memoc/ir/mutate"
 )
 
 func sample() *Archive {
@@ -118,35 +120,50 @@ func TestAs(t *testing.T) {
 	}
 }
 
-func FuzzNPZ(f *testing.F) {
+func FuzzNPZ(f *testing.F) { mutate.Explore(f, archives(f), archiveHolds) }
+
+func TestNPZMutated(t *testing.T) { mutate.Test(t, "FuzzNPZ", archives(t), 2000, archiveHolds) }
+
+func archives(t testing.TB) [][]byte {
 	b, err := Marshal(sample())
 	if err != nil {
-		f.Fatal(err)
+		t.Fatal(err)
 	}
-	f.Add(b)
-	f.Add(b[:len(b)/2])
-	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := Decode(bytes.NewReader(b), int64(len(b)), Limits{Bytes: 1 << 22, Members: 100})
-		if err != nil {
-			return
-		}
-		again, err := Marshal(a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Decode(bytes.NewReader(again), int64(len(again)), Limits{}); err != nil {
-			t.Fatal(err)
-		}
-	})
+	return [][]byte{b, b[:len(b)/2]}
 }
 
-func FuzzNPY(f *testing.F) {
-	f.Add(npyFile("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 2), }", 1, 2, 3, 4, 5, 6, 7, 8))
-	f.Add(npyFile("{'descr': '<U2', 'fortran_order': False, 'shape': (1,), }", 1, 0, 0, 0, 5, 0, 0, 0))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		x, err := ReadNPY(bytes.NewReader(b), 1<<20)
-		if err == nil && x.DType != ir.String && int64(len(x.Data))*8 != x.Len()*int64(x.DType.Bits()) {
-			t.Fatalf("%s holds %d bytes", x.Type(), len(x.Data))
-		}
-	})
+// archiveHolds: what is read of an archive is written as one that is read.
+func archiveHolds(b []byte) (accepted bool, wrong error) {
+	a, err := Decode(bytes.NewReader(b), int64(len(b)), Limits{Bytes: 1 << 22, Members: 100})
+	if err != nil {
+		return false, nil
+	}
+	again, err := Marshal(a)
+	if err == nil {
+		_, err = Decode(bytes.NewReader(again), int64(len(again)), Limits{})
+	}
+	return true, err
+}
+
+func FuzzNPY(f *testing.F) { mutate.Explore(f, arrays(), arrayHolds) }
+
+func TestNPYMutated(t *testing.T) { mutate.Test(t, "FuzzNPY", arrays(), 4000, arrayHolds) }
+
+func arrays() [][]byte {
+	return [][]byte{
+		npyFile("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 2), }", 1, 2, 3, 4, 5, 6, 7, 8),
+		npyFile("{'descr': '<U2', 'fortran_order': False, 'shape': (1,), }", 1, 0, 0, 0, 5, 0, 0, 0),
+	}
+}
+
+// arrayHolds: an array has as many bytes as its type says.
+func arrayHolds(b []byte) (accepted bool, wrong error) {
+	x, err := ReadNPY(bytes.NewReader(b), 1<<20)
+	if err != nil {
+		return false, nil
+	}
+	if x.DType != ir.String && int64(len(x.Data))*8 != x.Len()*int64(x.DType.Bits()) {
+		return true, fmt.Errorf("%s holds %d bytes", x.Type(), len(x.Data))
+	}
+	return true, nil
 }

@@ -432,14 +432,15 @@ func (b *builder) located(err error, p *nodeProto, s *scope) error {
 }
 
 // outputs binds the graph's outputs, which may be inputs, initializers, the
-// same value twice, or in a subgraph a value from outside.
+// same value twice, or in a subgraph a value from outside. A value of its own
+// that has no type yet has the output's.
 func (b *builder) outputs(p *graphProto, s *scope) error {
 	for _, out := range p.outputs {
 		v := s.find(out.name)
 		if v == nil || out.name == "" {
 			return b.refuse("undefined-output", fmt.Sprintf("output %q of the graph is made by no node", out.name), "", diag.Location{Path: s.path, Value: out.name})
 		}
-		if v.Type.Kind == ir.NoType {
+		if v.Type.Kind == ir.NoType && v.Graph == s.g {
 			v.Type = out.typ
 		}
 		s.g.Outputs = append(s.g.Outputs, v)

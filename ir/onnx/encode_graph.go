@@ -1,8 +1,8 @@
 package onnx
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -118,11 +118,13 @@ func (e *encoder) untouched(g *ir.Graph, f *fileGraph, names fileNames, root boo
 		len(g.Nodes) != len(f.nodes) || len(g.Outputs) != len(f.outputs) {
 		return false
 	}
+	// Reading lists the dense ones first.
+	inits := slices.SortedStableFunc(slices.Values(f.inits), func(a, b record) int { return cmp.Compare(a.num, b.num) })
 	for i, v := range g.Inits {
-		if v.Init == nil || start(v.Init.Raw) != start(f.inits[i].b) {
+		if v.Init == nil || start(v.Init.Raw) != start(inits[i].b) {
 			return false
 		}
-		names[v] = tensorName(f.inits[i])
+		names[v] = tensorName(inits[i])
 	}
 	inputs := e.realInputs(f)
 	if len(g.Inputs) != len(inputs) || root && e.m.IRVersion < 4 && e.irv >= 4 && len(inputs) < len(f.inputs) {
@@ -130,7 +132,7 @@ func (e *encoder) untouched(g *ir.Graph, f *fileGraph, names fileNames, root boo
 	}
 	for i, v := range g.Inputs {
 		names[v] = inputs[i].name
-		if root && !sameDeclared(inputs[i].typ, v.Type) {
+		if root && !sameDeclared(f.inputType(inputs[i], v.Init), v.Type) {
 			return false
 		}
 	}
@@ -174,6 +176,21 @@ func (e *encoder) realInputs(f *fileGraph) []fileInfo {
 		}
 	}
 	return out
+}
+
+// inputType is the type that reading gives an input whose default is init, nil
+// if it has none: see builder.overridable and builder.outputs.
+func (f *fileGraph) inputType(in fileInfo, init *ir.Weight) ir.Type {
+	if init != nil && (in.typ.Kind == ir.NoType || contradicted(in.typ, init.Type)) {
+		return init.Type
+	}
+	typ := in.typ
+	for _, out := range f.outputs {
+		if typ.Kind == ir.NoType && out.name == in.name {
+			typ = out.typ
+		}
+	}
+	return typ
 }
 
 // sameNode reports whether n's span still describes it, and notes the names of
@@ -244,53 +261,6 @@ func inFileOrder(g *ir.Graph, f *fileGraph) bool {
 		return deps
 	})
 	return slices.Equal(order, at)
-}
-
-// sameDeclared reports whether a declared type still is the value's: dims that
-// the file left open are symbols that memoc made.
-func sameDeclared(file, now ir.Type) bool {
-	if file.Kind != now.Kind || file.DType != now.DType || file.Shape.Ranked != now.Shape.Ranked || len(file.Shape.Dims) != len(now.Shape.Dims) {
-		return false
-	}
-	for i, d := range file.Shape.Dims {
-		e := now.Shape.Dims[i]
-		s, ok := d.IsSym()
-		t, _ := e.IsSym()
-		kept := ok && isOpen(d) && strings.HasPrefix(t, s+"_") // renamed when it was read
-		if ok && s == openDim && isOpen(e) || d.Equal(e) || kept {
-			continue
-		}
-		return false
-	}
-	if file.Elem == nil || now.Elem == nil {
-		return file.Elem == now.Elem
-	}
-	return sameDeclared(*file.Elem, *now.Elem)
-}
-
-// contradicted reports whether both types cannot hold.
-func contradicted(file, now ir.Type) bool {
-	if file.Kind == ir.NoType || now.Kind == ir.NoType {
-		return false
-	}
-	if file.Kind != now.Kind || file.DType != now.DType && file.DType != 0 && now.DType != 0 {
-		return true
-	}
-	if file.Elem != nil && now.Elem != nil && contradicted(*file.Elem, *now.Elem) {
-		return true
-	}
-	if !file.Shape.Ranked || !now.Shape.Ranked {
-		return false
-	}
-	if len(file.Shape.Dims) != len(now.Shape.Dims) {
-		return true
-	}
-	for i, d := range file.Shape.Dims {
-		if d.Differ(now.Shape.Dims[i]) {
-			return true
-		}
-	}
-	return false
 }
 
 // graph writes g. same is true where it is what raw encodes; then the rope is

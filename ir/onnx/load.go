@@ -241,18 +241,20 @@ func (l *loader) defaultOpset(m *ir.Model) {
 }
 
 // symbol is the dim that a dim_param names. Symbols that memoc made for dims
-// left open are kept apart from the file's.
+// left open are kept apart from the file's, which are renamed such that
+// renamedFrom tells what they were.
 func (l *loader) symbol(g *ir.Graph) func(string) ir.Dim {
+	renamed := map[string]ir.Dim{}
 	return func(name string) ir.Dim {
 		d := ir.DimOf(name)
 		for _, s := range d.Symbols() {
-			if l.fresh[s] {
-				d = d.Bind(map[string]ir.Dim{s: ir.Sym(g.Fresh("dim " + s)[len("dim "):])})
-			} else {
-				g.Reserve("dim " + s)
+			_, looks := renamedFrom(s)
+			if _, ok := renamed[s]; !ok && (looks || l.fresh[s]) {
+				renamed[s] = ir.Sym(g.Fresh("dim " + s + "_")[len("dim "):])
 			}
+			g.Reserve("dim " + s)
 		}
-		return d
+		return d.Bind(renamed)
 	}
 }
 

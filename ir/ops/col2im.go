@@ -17,8 +17,8 @@ var _ = ir.Register(ir.Op{
 		block, okB := c.StaticInts(2)
 		axes := int64(-1)
 		for _, i := range []int{1, 2} {
-			if n, ok := c.Shape(i).Static(); ok && len(n) == 1 && n[0] < 16 {
-				axes = n[0]
+			if n, ok := c.Length(i); ok {
+				axes = int64(n)
 			}
 		}
 		if axes < 0 {

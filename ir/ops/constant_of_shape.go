@@ -123,9 +123,8 @@ func shapeFromInts(c *ir.InferCtx, i int) (ir.Shape, error) {
 		}
 		return ir.Dims(ds...), nil
 	}
-	// A rank beyond all reason (a malformed file) is not spelled out.
-	if n, ok := c.Shape(i).Static(); ok && len(n) == 1 && n[0] <= 64 {
-		return c.FreshShape(int(n[0])), nil
+	if n, ok := c.Length(i); ok {
+		return c.FreshShape(n), nil
 	}
 	return ir.Shape{}, nil
 }

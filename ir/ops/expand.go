@@ -50,11 +50,11 @@ func expandInfer(c *ir.InferCtx) error {
 	target, ok := c.Ints(1)
 	if !ok {
 		shape := ir.Shape{}
-		if n, known := c.Shape(1).Static(); known && len(n) == 1 && in.Ranked {
-			shape = c.FreshShape(max(int(n[0]), in.Rank()))
+		if n, known := c.Length(1); known && in.Ranked {
+			shape = c.FreshShape(max(n, in.Rank()))
 			for i := range in.Dims { // an extent above 1 stays
 				o := len(shape.Dims) - in.Rank() + i
-				if d, isInt := in.Dims[i].Int(); isInt && d != 1 || o < len(shape.Dims)-int(n[0]) {
+				if d, isInt := in.Dims[i].Int(); isInt && d != 1 || o < len(shape.Dims)-n {
 					shape.Dims[o] = in.Dims[i]
 				}
 			}

@@ -106,8 +106,8 @@ func reshapeInfer(c *ir.InferCtx) error {
 	target, ok := reshapeTarget(c)
 	if !ok {
 		shape := ir.Shape{}
-		if n, known := c.Shape(1).Static(); known && len(n) == 1 {
-			shape = c.FreshShape(int(n[0]))
+		if n, known := c.Length(1); known {
+			shape = c.FreshShape(n)
 		}
 		c.SetTensor(0, c.DType(0), shape)
 		return nil

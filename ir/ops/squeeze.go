@@ -36,8 +36,8 @@ func squeezeInfer(c *ir.InferCtx) error {
 	switch {
 	case !known:
 		shape := ir.Shape{}
-		if n, ok := c.Shape(1).Static(); ok && len(n) == 1 && in.Ranked && int(n[0]) <= in.Rank() {
-			shape = c.FreshShape(in.Rank() - int(n[0]))
+		if n, ok := c.Length(1); ok && in.Ranked && n <= in.Rank() {
+			shape = c.FreshShape(in.Rank() - n)
 		}
 		c.SetTensor(0, c.DType(0), shape)
 		return nil

@@ -125,8 +125,8 @@ func tileInfer(c *ir.InferCtx) error {
 	in := c.Shape(0)
 	if !in.Ranked {
 		shape := ir.Shape{}
-		if n, ok := c.Shape(1).Static(); ok && len(n) == 1 && !c.Has(2) {
-			shape = c.FreshShape(int(n[0]))
+		if n, ok := c.Length(1); ok && !c.Has(2) {
+			shape = c.FreshShape(n)
 		}
 		c.SetTensor(0, c.DType(0), shape)
 		return nil

@@ -67,8 +67,8 @@ func unsqueezeInfer(c *ir.InferCtx) error {
 	keepInts(c)
 	if !known {
 		shape := ir.Shape{}
-		if n, ok := c.Shape(1).Static(); ok && len(n) == 1 && in.Ranked {
-			shape = c.FreshShape(in.Rank() + int(n[0]))
+		if n, ok := c.Length(1); ok && in.Ranked {
+			shape = c.FreshShape(in.Rank() + n)
 		}
 		c.SetTensor(0, c.DType(0), shape)
 		return nil

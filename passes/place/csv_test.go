@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
+
+	"memoc/ir/mutate"
 )
 
 func TestReadCSV(t *testing.T) {
@@ -142,39 +145,57 @@ func TestReport(t *testing.T) {
 	}
 }
 
-func FuzzReadCSV(f *testing.F) {
-	f.Add("id,lower,upper,size\na,0,3,4\nb,1,2,3\n", false)
-	f.Add("id,lower,upper,size,alignment,gaps,offset,hint\na,0,9,5,4,2-4,0,\nb,1,5,6,1,,,7\n", true)
-	f.Add("id,lower,upper,size,gaps\na,-9,9,5,-4--2\n", false)
-	f.Fuzz(func(t *testing.T, text string, closed bool) {
-		table, err := ReadCSV(strings.NewReader(text), "fuzz.csv", CSVOptions{Closed: closed})
+func FuzzReadCSV(f *testing.F) { mutate.Explore(f, csvSeeds(), csvHolds) }
+
+func TestReadCSVMutated(t *testing.T) { mutate.Test(t, "FuzzReadCSV", csvSeeds(), 3000, csvHolds) }
+
+func csvSeeds() [][]byte {
+	return [][]byte{
+		[]byte("id,lower,upper,size\na,0,3,4\nb,1,2,3\n"),
+		[]byte("id,lower,upper,size,alignment,gaps,offset,hint\na,0,9,5,4,2-4,0,\nb,1,5,6,1,,,7\n"),
+		[]byte("id,lower,upper,size,gaps\na,-9,9,5,-4--2\n"),
+	}
+}
+
+// csvHolds: a table is refused with the file's name, or what is placed by it
+// is sound and written as a table that is read. Intervals are half-open and
+// closed in turn.
+func csvHolds(b []byte) (accepted bool, wrong error) {
+	for _, closed := range []bool{false, true} {
+		table, err := ReadCSV(bytes.NewReader(b), "fuzz.csv", CSVOptions{Closed: closed})
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "fuzz.csv:") {
-				t.Fatalf("the error names no file: %v", err)
+				return false, fmt.Errorf("the error names no file: %w", err)
 			}
-			return
+			continue
 		}
-		p, err := table.Problem()
-		if err != nil {
-			return
+		accepted = true
+		if wrong = tableHolds(table); wrong != nil {
+			return true, wrong
 		}
-		s, err := Solve(context.Background(), p, Options{Work: 100000})
-		if err != nil {
-			return // fixed buffers that overlap, or sizes out of range
-		}
-		if err := Check(p, s.Offsets); err != nil {
-			t.Fatal(err)
-		}
-		var out bytes.Buffer
-		if err := WriteCSV(&out, p, s.Offsets); err != nil {
-			t.Fatal(err)
-		}
-		again, err := ReadCSV(&out, "again.csv", CSVOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := again.Placement(); err != nil {
-			t.Fatal(err)
-		}
-	})
+	}
+	return accepted, nil
+}
+
+func tableHolds(table *Table) error {
+	p, err := table.Problem()
+	if err != nil {
+		return nil
+	}
+	s, err := Solve(context.Background(), p, Options{Work: 100000})
+	if err != nil {
+		return nil // fixed buffers that overlap, or sizes out of range
+	}
+	if err := Check(p, s.Offsets); err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err := WriteCSV(&out, p, s.Offsets); err != nil {
+		return err
+	}
+	again, err := ReadCSV(&out, "again.csv", CSVOptions{})
+	if err == nil {
+		_, _, err = again.Placement()
+	}
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"memoc/ir/mutate"
 	"memoc/passes/place"
 )
 
@@ -129,27 +130,36 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-func FuzzRead(f *testing.F) {
-	f.Add([]byte("}\x8c\x0ddevice_traces](](}(\x8c\x06action\x8c\x05alloc\x8c\x04addrK\x01\x8c\x04sizeK\x10ueees\x8c\x08segments]s."))
-	f.Add([]byte("\x80\x04\x95\x05\x00\x00\x00\x00\x00\x00\x00}\x94(K\x01N\x88\x89u."))
-	f.Add([]byte("(lp0\nI01\naL5L\naF1.5\nag0\na."))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := Read(bytes.NewReader(data), "fuzz")
+func FuzzRead(f *testing.F) { mutate.Explore(f, pickles(), snapshotHolds) }
+
+func TestReadMutated(t *testing.T) { mutate.Test(t, "FuzzRead", pickles(), 4000, snapshotHolds) }
+
+func pickles() [][]byte {
+	return [][]byte{
+		[]byte("}\x8c\x0ddevice_traces](](}(\x8c\x06action\x8c\x05alloc\x8c\x04addrK\x01\x8c\x04sizeK\x10ueees\x8c\x08segments]s."),
+		[]byte("\x80\x04\x95\x05\x00\x00\x00\x00\x00\x00\x00}\x94(K\x01N\x88\x89u."),
+		[]byte("(lp0\nI01\naL5L\naF1.5\nag0\na."),
+	}
+}
+
+// snapshotHolds: what is read of a snapshot can be placed.
+func snapshotHolds(b []byte) (accepted bool, wrong error) {
+	s, err := Read(bytes.NewReader(b), "fuzz")
+	if err != nil {
+		return false, nil
+	}
+	for _, d := range s.Devices {
+		p := d.Problem(true, 1)
+		if err := p.Validate(); err != nil {
+			continue // sums beyond the range
+		}
+		sol, err := place.Solve(context.Background(), p, place.Options{Work: 10000})
+		if err == nil {
+			err = place.Check(p, sol.Offsets)
+		}
 		if err != nil {
-			return
+			return true, err
 		}
-		for _, d := range s.Devices {
-			p := d.Problem(true, 1)
-			if err := p.Validate(); err != nil {
-				continue // sums beyond the range
-			}
-			sol, err := place.Solve(context.Background(), p, place.Options{Work: 10000})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := place.Check(p, sol.Offsets); err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
+	}
+	return true, nil
 }
