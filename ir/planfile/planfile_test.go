@@ -3,6 +3,7 @@ package planfile_test
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"reflect"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 	"memoc/ir"
 	"memoc/ir/eval"
 	"memoc/ir/handmade"
+	"memoc/ir/mutate"
 	_ "memoc/ir/ops"
 	"memoc/ir/planfile"
 )
@@ -170,19 +172,26 @@ func TestVersions(t *testing.T) {
 // number finds the numbers of a plan.
 var number = regexp.MustCompile(`[:\[,](-?[0-9]+)`)
 
-// execute runs a file as a plan, with its nth number replaced if it has as many.
-// What is refused is in order; only a panic is not.
-func execute(g *ir.Graph, batch int64, data []byte, nth int, value int64) {
-	if at := number.FindAllSubmatchIndex(data, -1); nth >= 0 && nth < len(at) {
-		data = slices.Concat(data[:at[nth][2]], []byte(fmt.Sprint(value)), data[at[nth][3]:])
+// replaceNumber replaces the nth number of a plan, if it has as many.
+func replaceNumber(data []byte, nth int, value int64) []byte {
+	if at := number.FindAllSubmatchIndex(data, -1); nth < len(at) {
+		return slices.Concat(data[:at[nth][2]], []byte(fmt.Sprint(value)), data[at[nth][3]:])
 	}
+	return data
+}
+
+// execute runs a file as a plan, and says whether it was taken. What is
+// refused is in order; only a panic is not.
+func execute(g *ir.Graph, batch int64, data []byte) bool {
 	plan, err := planfile.Decode(data)
 	if err != nil || slices.ContainsFunc(plan.Arenas, func(a planfile.Arena) bool { return a.Size > 1<<20 }) {
-		return
+		return false
 	}
-	if p, err := plan.Program(g); err == nil {
+	p, err := plan.Program(g)
+	if err == nil {
 		eval.Program(p, handmade.Input(batch), eval.Options{Order: 1})
 	}
+	return err == nil
 }
 
 // Each number of a plan is spoiled in several ways.
@@ -195,34 +204,45 @@ func TestSpoiledNumbers(t *testing.T) {
 		}
 		for nth := range n {
 			for _, value := range []int64{-1, 7, 3000, 1 << 62} {
-				execute(c.Program.Graph, batch, data, nth, value)
+				execute(c.Program.Graph, batch, replaceNumber(data, nth, value))
 			}
 		}
 	}
 }
 
-// FuzzPlan: no file makes the reader panic, and what it takes executes or is
-// refused.
 func FuzzPlan(f *testing.F) {
-	graphs := map[bool]*ir.Graph{}
+	seeds, holds := plans(f)
+	mutate.Explore(f, seeds, holds)
+}
+
+func TestPlanMutated(t *testing.T) {
+	seeds, holds := plans(t)
+	spoil := func(r *rand.Rand, b []byte) []byte {
+		at := number.FindAllIndex(b, -1)
+		values := []int64{-1, 0, 1, 3000, 1 << 62, r.Int64N(8192)}
+		return replaceNumber(b, r.IntN(len(at)+1), values[r.IntN(len(values))])
+	}
+	mutate.Test(t, "FuzzPlan", seeds, 200, holds, spoil, spoil)
+}
+
+// plans are the files of two programs, with the property that no file makes
+// the reader panic, and what it takes executes or is refused.
+func plans(t testing.TB) (seeds [][]byte, holds mutate.Property) {
+	graphs := map[int64]*ir.Graph{}
 	for _, batch := range []int64{1, 3} {
 		c, err := handmade.Split(batch)
 		if err != nil {
-			f.Fatal(err)
+			t.Fatal(err)
 		}
-		graphs[batch == 1] = c.Program.Graph
 		data, err := planfile.FromProgram(c.Program).Encode()
 		if err != nil {
-			f.Fatal(err)
+			t.Fatal(err)
 		}
-		f.Add(data, -1, int64(0), batch == 1)
-		f.Add(data, 500, int64(3000), batch == 1)
+		graphs[batch], seeds = c.Program.Graph, append(seeds, data)
 	}
-	f.Fuzz(func(t *testing.T, data []byte, nth int, value int64, one bool) {
-		batch := int64(3)
-		if one {
-			batch = 1
-		}
-		execute(graphs[one], batch, data, nth, value)
-	})
+	return seeds, func(data []byte) (accepted bool, wrong error) {
+		one := execute(graphs[1], 1, data)
+		three := execute(graphs[3], 3, data)
+		return one || three, nil
+	}
 }
