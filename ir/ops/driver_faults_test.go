@@ -50,6 +50,23 @@ func broken(name ir.OpName, fault func(op *ir.Op)) *ir.Op {
 	return &op
 }
 
+// otherInner claims that the links of one form have groups of one position.
+func otherInner(rel ir.AxisRel) func(*ir.Node) ir.AxisMap {
+	return func(n *ir.Node) ir.AxisMap {
+		m := regroupAxes(n)
+		for _, axes := range m.Out {
+			for _, links := range axes {
+				for i := range links {
+					if links[i].Rel == rel {
+						links[i].Inner = 1
+					}
+				}
+			}
+		}
+		return m
+	}
+}
+
 // TestDriverFindsFaults plants a fault of each kind and expects the check that
 // is there for it to say so.
 func TestDriverFindsFaults(t *testing.T) {
@@ -95,6 +112,9 @@ func TestDriverFindsFaults(t *testing.T) {
 		}), "panic"},
 		{"an axis that does not follow", axesSample, broken("Softmax", func(op *ir.Op) { op.Axes = ir.FollowAll }), "depend on more"},
 		{"a window that is too short", axesSample, broken("CumSum", func(op *ir.Op) { op.Axes = followFirst }), "depend on more"},
+		{"positions that a slice would count from its own start", axesSample, broken("Trilu", func(op *ir.Op) { op.Axes = followFirst }), "is not the output of the slices"},
+		{"a merge of smaller groups", axesSample, broken("Reshape", func(op *ir.Op) { op.Axes = otherInner(ir.Merge) }), "depend on more"},
+		{"a split of smaller groups", axesSample, broken("Reshape", func(op *ir.Op) { op.Axes = otherInner(ir.Split) }), "depend on more"},
 		{"a mean taken for a sum", axesSample, broken("ReduceMean", func(op *ir.Op) { op.Axes = ir.Lookup("", "ReduceSum").Axes }), "sum over"},
 		{"a gradient with the wrong sign", gradSample, broken("Cos", gradient(func(c *ir.GradCtx, dy *ir.Value) *ir.Value {
 			return c.Mul(dy, c.Op("Sin", []*ir.Value{c.In(0)}))

@@ -88,42 +88,60 @@ func flashInfer(c *ir.InferCtx, first int) error {
 }
 
 // flashAxes: batch follows; heads follow if every head has keys of its own;
-// queries follow Q where no mask by position is in the way, or with the last
-// query on the last key, where position i needs a prefix of the keys.
+// queries follow Q, and where a mask by position is in the way they need a
+// prefix of the keys or vary with the position.
 func flashAxes(n *ir.Node) ir.AxisMap {
 	q, k, v := inShapeOf(n, 0), inShapeOf(n, 1), inShapeOf(n, 2)
 	if q.Rank() != 4 || k.Rank() != 4 || v.Rank() != 4 {
 		return ir.AxisMap{}
 	}
 	full := ir.Dims(q.Dims[0], q.Dims[1], q.Dims[2], k.Dims[2])
-	mask := func(axes ir.OutAxis, a int) ir.OutAxis {
-		s := inShapeOf(n, 3)
-		if i := a - (4 - s.Rank()); s.Ranked && i >= 0 && s.Dims[i].Equal(full.Dims[a]) {
-			axes = append(axes, ir.AxisLink{In: 3, Axis: i})
-		}
-		return axes
-	}
 	y := make([]ir.OutAxis, 4)
-	y[0] = batchOfSegments(n, 4, mask(ir.OutAxis{{In: 0, Axis: 0}, {In: 1, Axis: 0}, {In: 2, Axis: 0}}, 0))
+	y[0] = batchOfSegments(n, 4, withMask(n, 3, full, 0, ir.OutAxis{{In: 0, Axis: 0}, {In: 1, Axis: 0}, {In: 2, Axis: 0}}))
 	if q.Dims[1].Equal(k.Dims[1]) {
-		y[1] = mask(ir.OutAxis{{In: 0, Axis: 1}, {In: 1, Axis: 1}, {In: 2, Axis: 1}}, 1)
+		y[1] = withMask(n, 3, full, 1, ir.OutAxis{{In: 0, Axis: 1}, {In: 1, Axis: 1}, {In: 2, Axis: 1}})
 	}
-	causal := n.Int("is_causal", 0)
-	noWindow := n.Int("left_window_size", -1) < 0 && n.Int("right_window_size", -1) < 0
-	lag, static := k.Dims[2].Sub(q.Dims[2]).Int()
-	switch {
-	case noWindow && causal == 0:
-		y[2] = mask(withSegments(n, ir.OutAxis{{In: 0, Axis: 2}}), 2)
-	case inShapeOf(n, 4).Rank() == 2 || n.Int("empty_rows", emptyZero) != emptyZero:
-	case noWindow && static && (causal == 2 || lag == 0):
-		y[2] = mask(ir.OutAxis{{In: 0, Axis: 2}, {In: 1, Axis: 2, Rel: ir.Prefix, Hi: lag}, {In: 2, Axis: 2, Rel: ir.Prefix, Hi: lag}}, 2)
-	}
+	y[2] = append(withMask(n, 3, full, 2, ir.OutAxis{{In: 0, Axis: 2}}), flashKeys(n, 0, full)...)
 	y[3] = ir.OutAxis{{In: 2, Axis: 3}}
 	m := ir.AxisMap{Out: [][]ir.OutAxis{y}}
 	if len(n.Out) > 1 {
 		m.Out = append(m.Out, y[:3])
 	}
 	return m
+}
+
+// withMask adds the mask's axis that is aligned with axis a of the scores.
+func withMask(n *ir.Node, port int, scores ir.Shape, a int, axes ir.OutAxis) ir.OutAxis {
+	s := inShapeOf(n, port)
+	if i := a - (4 - s.Rank()); s.Ranked && i >= 0 && s.Dims[i].Equal(scores.Dims[a]) {
+		axes = append(axes, ir.AxisLink{In: port, Axis: i})
+	}
+	return axes
+}
+
+// flashKeys links a query with its segment and with what it needs of the keys,
+// where that is not all of them alike. first is the port of Q.
+func flashKeys(n *ir.Node, first int, scores ir.Shape) ir.OutAxis {
+	var axes ir.OutAxis
+	segments := len(n.Decl.In) - 2
+	if inShapeOf(n, segments).Rank() == 2 {
+		axes = ir.OutAxis{{In: segments, Axis: 1}}
+	}
+	causal := n.Int("is_causal", 0)
+	noWindow := n.Int("left_window_size", -1) < 0 && n.Int("right_window_size", -1) < 0
+	if noWindow && causal == 0 {
+		return axes
+	}
+	lag, static := scores.Dims[3].Sub(scores.Dims[2]).Int()
+	prefix := noWindow && static && (causal == 2 || lag == 0) && axes == nil && n.Int("empty_rows", emptyZero) == emptyZero
+	for _, in := range []int{first + 1, first + 2} {
+		l := ir.AxisLink{In: in, Axis: 2, Rel: ir.Whole}
+		if prefix {
+			l.Rel, l.Hi = ir.Prefix, lag
+		}
+		axes = append(axes, l)
+	}
+	return axes
 }
 
 // batchOfSegments adds the batch of the segments, at port and the next one,
@@ -133,14 +151,6 @@ func batchOfSegments(n *ir.Node, port int, axes ir.OutAxis) ir.OutAxis {
 		if s := inShapeOf(n, i); s.Rank() == 2 && s.Dims[0].Equal(n.In[port-4].Type.Shape.Dims[0]) {
 			axes = append(axes, ir.AxisLink{In: i, Axis: 0})
 		}
-	}
-	return axes
-}
-
-// withSegments adds the positions of the queries' segments.
-func withSegments(n *ir.Node, axes ir.OutAxis) ir.OutAxis {
-	if inShapeOf(n, 4).Rank() == 2 {
-		axes = append(axes, ir.AxisLink{In: 4, Axis: 1})
 	}
 	return axes
 }

@@ -74,12 +74,13 @@ var _ = ir.Register(ir.Op{
 })
 
 // flashGradAxes: batch follows everywhere, heads where every head has keys of
-// its own.
+// its own. The gradient of Q follows the queries, those of K and V the keys.
 func flashGradAxes(n *ir.Node) ir.AxisMap {
 	q, k := inShapeOf(n, 1), inShapeOf(n, 2)
 	if q.Rank() != 4 || k.Rank() != 4 {
 		return ir.AxisMap{}
 	}
+	full := ir.Dims(q.Dims[0], q.Dims[1], q.Dims[2], k.Dims[2])
 	m := ir.AxisMap{Out: make([][]ir.OutAxis, len(n.Out))}
 	for o := range min(3, len(n.Out)) {
 		axes := make([]ir.OutAxis, 4)
@@ -90,17 +91,35 @@ func flashGradAxes(n *ir.Node) ir.AxisMap {
 			for i := range 6 {
 				axes[a] = append(axes[a], ir.AxisLink{In: i, Axis: a})
 			}
-			s := inShapeOf(n, 6)
-			if i := a - (4 - s.Rank()); s.Ranked && i >= 0 && s.Dims[i].Equal(q.Dims[a]) {
-				axes[a] = append(axes[a], ir.AxisLink{In: 6, Axis: i})
-			}
+			axes[a] = withMask(n, 6, full, a, axes[a])
 			if a == 0 {
 				axes[a] = batchOfSegments(n, 7, axes[a])
 			}
 		}
+		if o == 0 {
+			rows := ir.OutAxis{{In: 0, Axis: 2}, {In: 1, Axis: 2}, {In: 4, Axis: 2}, {In: 5, Axis: 2}}
+			axes[2] = append(withMask(n, 6, full, 2, rows), flashKeys(n, 1, full)...)
+		} else {
+			axes[2] = keyAxis(n, full)
+		}
 		m.Out[o] = axes
 	}
 	return m
+}
+
+// keyAxis: the gradient of a key follows K and V. It sums over the queries, and
+// which of them see the key depends on its position; a row's mask counts
+// relative to its largest element, wherever that is.
+func keyAxis(n *ir.Node, scores ir.Shape) ir.OutAxis {
+	axes := ir.OutAxis{{In: 2, Axis: 2}, {In: 3, Axis: 2}, {In: 1, Axis: 2, Rel: ir.Whole}}
+	for _, l := range withMask(n, 6, scores, 3, nil) {
+		l.Rel = ir.Whole
+		axes = append(axes, l)
+	}
+	if inShapeOf(n, 8).Rank() == 2 {
+		axes = append(axes, ir.AxisLink{In: 8, Axis: 1, Rel: ir.Whole})
+	}
+	return axes
 }
 
 // flashGradSamples are the samples of the forward with their own results.

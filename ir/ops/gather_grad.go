@@ -26,7 +26,7 @@ func gatherGradOp(domain string) *ir.Op {
 			c.SetTensor(0, c.DType(2), shape)
 			return nil
 		},
-		Axes: ir.NoAxes,
+		Axes: gatherGradAxes,
 		Cost: func(c *ir.CostCtx) ir.Cost {
 			axis, _ := ir.NormAxis(c.Node.Int("axis", 0), len(c.OutShape(0)))
 			return rowSumCost(c, c.OutShape(0)[axis], ir.Elems(c.InShape(1)))
@@ -49,6 +49,30 @@ func gatherGradOp(domain string) *ir.Op {
 		op.Function = functionOf(gatherGradFunction)
 	}
 	return ir.Register(op)
+}
+
+// gatherGradAxes: axes that are not indexed follow dY; along the indices it is
+// a sum.
+func gatherGradAxes(n *ir.Node) ir.AxisMap {
+	x, ids := outShapeOf(n, 0), inShapeOf(n, 1)
+	axis, ok := ir.NormAxis(n.Int("axis", 0), x.Rank())
+	if !ok || !ids.Ranked {
+		return ir.AxisMap{}
+	}
+	axes := make([]ir.OutAxis, x.Rank())
+	for a := range axes {
+		switch {
+		case a < axis:
+			axes[a] = ir.OutAxis{{In: 2, Axis: a}}
+		case a > axis:
+			axes[a] = ir.OutAxis{{In: 2, Axis: a + ids.Rank() - 1}}
+		}
+	}
+	m := ir.AxisMap{Out: [][]ir.OutAxis{axes}}
+	for a := range ids.Rank() {
+		m.Sum = append(m.Sum, ir.AxisRef{In: 1, Axis: a}, ir.AxisRef{In: 2, Axis: axis + a})
+	}
+	return m
 }
 
 func gatherGradSamples() []ir.Sample {

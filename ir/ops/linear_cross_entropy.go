@@ -22,7 +22,7 @@ var _ = ir.Register(ir.Op{
 	In:     ir.Ports("X:T, W:T, labels:I"), Out: ir.Ports("loss:L, dX:T?, dW:T?"),
 	Types:     map[string]ir.DTypeSet{"T": ir.Floats, "L": ir.Floats, "I": ir.Indices},
 	Infer:     linearCrossEntropyInfer,
-	Axes:      ir.NoAxes,
+	Axes:      linearCrossEntropyAxes,
 	Cost:      linearCrossEntropyCost,
 	Grad:      ir.GradOf(linearCrossEntropyGrad),
 	Recompute: ir.Never("it makes the gradients of the whole head"),
@@ -36,12 +36,29 @@ var _ = ir.Register(ir.Op{
 		return []ir.Sample{
 			{Name: "mean", In: []*ir.Tensor{wave(1, 5, 3), wave(2, 3, 4), labels}, Attrs: []ir.Attr{ignore, ir.IntAttr("chunk", 2)}},
 			{Name: "sum", In: []*ir.Tensor{wave(1, 5, 3), wave(2, 3, 4), labels}, Attrs: []ir.Attr{ignore, ir.StringAttr("reduction", "sum")}},
+			{Name: "sum, gradients", In: []*ir.Tensor{wave(1, 5, 3), wave(2, 3, 4), labels}, NumOut: 3, Attrs: []ir.Attr{ignore, ir.StringAttr("reduction", "sum")}},
+			{Name: "mean, gradients", In: []*ir.Tensor{wave(1, 5, 3), wave(2, 3, 4), labels}, NumOut: 3, Attrs: []ir.Attr{ignore}},
 			{Name: "transposed", In: []*ir.Tensor{wave(3, 3, 2), wave(4, 4, 2), plain}, Attrs: []ir.Attr{ir.IntAttr("transW", 1), ir.IntAttr("chunk", 1)}},
 			{Name: "all ignored", In: []*ir.Tensor{wave(1, 2, 3), wave(2, 3, 4), ir.FromInts(ir.Int64, []int64{-100, -100}, 2)},
 				Attrs: []ir.Attr{ignore, ir.StringAttr("reduction", "sum")}},
 		}
 	},
 })
+
+// linearCrossEntropyAxes: the gradient of a token is made by itself, but that
+// the mean divides by the number of labels that count.
+func linearCrossEntropyAxes(n *ir.Node) ir.AxisMap {
+	m := ir.AxisMap{Out: make([][]ir.OutAxis, len(n.Out))}
+	if len(n.Out) < 2 || n.Out[1] == nil || inShapeOf(n, 0).Rank() != 2 {
+		return m
+	}
+	label := ir.AxisLink{In: 2, Axis: 0}
+	if lossReduction(n) == 2 {
+		label.Rel = ir.Whole
+	}
+	m.Out[1] = []ir.OutAxis{{{In: 0, Axis: 0}, label}, nil}
+	return m
+}
 
 func linearCrossEntropyInfer(c *ir.InferCtx) error {
 	x, w, labels := c.Shape(0), c.Shape(1), c.Shape(2)

@@ -37,6 +37,7 @@ func reshapeSamples() []ir.Sample {
 		{Name: "flat", In: []*ir.Tensor{x, to(-1)}},
 		{Name: "copy", In: []*ir.Tensor{x, to(0, -1, 2)}},
 		{Name: "merge", In: []*ir.Tensor{x, to(6, 4)}},
+		{Name: "split", In: []*ir.Tensor{x.Reshaped(4, 6), to(2, 2, -1, 2)}},
 		{Name: "attribute", Version: 1, In: []*ir.Tensor{x}, Attrs: []ir.Attr{ir.IntsAttr("shape", 4, 6)}},
 		{Name: "empty", Version: 14, In: []*ir.Tensor{ir.NewTensor(ir.Double, 0, 3), to(3, 0)},
 			Attrs: []ir.Attr{ir.IntAttr("allowzero", 1)}},

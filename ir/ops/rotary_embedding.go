@@ -27,16 +27,8 @@ func rotaryOp(domain string, since int, in string) *ir.Op {
 		In:  ir.Ports(in), Out: ir.Ports("Y:T"),
 		Types: map[string]ir.DTypeSet{"T": ir.Floats},
 		Infer: rotaryInfer,
-		Axes: func(n *ir.Node) ir.AxisMap {
-			x := inShapeOf(n, 0)
-			if x.Rank() != 4 || len(n.Out) == 0 {
-				return ir.AxisMap{}
-			}
-			axes := make([]ir.OutAxis, 4)
-			axes[1] = ir.OutAxis{{In: 0, Axis: 1}} // heads turn alike
-			return ir.AxisMap{Out: [][]ir.OutAxis{axes}}
-		},
-		Cost: ir.PointwiseCost(3),
+		Axes:  rotaryAxes,
+		Cost:  ir.PointwiseCost(3),
 		Grad: ir.GradOf(func(c *ir.GradCtx) error {
 			p := rotaryPortsOf(c.Node)
 			if c.Needs(p.cos) || c.Needs(p.sin) {
@@ -55,6 +47,37 @@ func rotaryOp(domain string, since int, in string) *ir.Op {
 		Kernel:    ir.KernelOf(rotaryKernel),
 		Samples:   func() []ir.Sample { return rotarySamples(domain) },
 	})
+}
+
+// rotaryAxes: heads turn alike; batch and positions follow the position ids,
+// or the tables where these have a row for each. Where there is one id, the
+// first position's, every position depends on its place.
+func rotaryAxes(n *ir.Node) ir.AxisMap {
+	x, p := inShapeOf(n, 0), rotaryPortsOf(n)
+	if x.Rank() != 3 && x.Rank() != 4 {
+		return ir.AxisMap{}
+	}
+	axes := make([]ir.OutAxis, x.Rank())
+	if x.Rank() == 4 {
+		axes[1] = ir.OutAxis{{In: 0, Axis: 1}}
+	}
+	rows := []int{p.cos, p.sin}
+	if p.ids < len(n.In) && n.In[p.ids] != nil {
+		rows = []int{p.ids}
+	}
+	for k, a := range []int{0, x.Rank() - 2} { // batch, positions
+		links := ir.OutAxis{{In: 0, Axis: a}}
+		for _, in := range rows {
+			s := inShapeOf(n, in)
+			if s.Rank() < 2 || !s.Dims[k].Equal(x.Dims[a]) {
+				links = nil
+				break
+			}
+			links = append(links, ir.AxisLink{In: in, Axis: k})
+		}
+		axes[a] = links
+	}
+	return ir.AxisMap{Out: [][]ir.OutAxis{axes}}
 }
 
 // rotaryTableGrad: with x1, x2 and g1, g2 the pairs of X and of dY, a cosine

@@ -18,7 +18,7 @@ var _ = ir.Register(ir.Op{
 		c.SetTensor(1, d, c.Shape(0))
 		return nil
 	},
-	Axes:      ir.NoAxes,
+	Axes:      func(n *ir.Node) ir.AxisMap { return lossAxes(n, scelInternalPorts, 1) },
 	Cost:      lossCost(scelInternalPorts),
 	Grad:      ir.GradOf(func(c *ir.GradCtx) error { return crossEntropyGrad(c, c.In(3)) }),
 	Recompute: ir.Pure,

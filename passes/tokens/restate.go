@@ -38,7 +38,8 @@ func (i *Info) OnRange(n *ir.Node, from, to int64) (Spec, error) {
 
 // shapeInputs are the operators that are told the shape of their output by an
 // input, and which one.
-var shapeInputs = map[string]int{"Reshape": 1, "Expand": 1, ir.FullOp(ir.MsDomain, "SliceGrad"): 1}
+var shapeInputs = map[string]int{"Reshape": 1, "Expand": 1, ir.FullOp(ir.MsDomain, "SliceGrad"): 1,
+	ir.FullOp(ir.MsDomain, "GatherGrad"): 0, ir.FullOp(ir.MemocDomain, "GatherGrad"): 0}
 
 // restate finds the form of n on that many tokens: as it is, or with the new
 // shape where it is told one. Inference decides: it must give the outputs'
