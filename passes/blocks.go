@@ -76,10 +76,12 @@ func entrySignature(c *Context, s *plan.Schedule, e *plan.Entry) uint64 {
 		n = uint64(c.Problem.Tensors[s.Instances[e.In[0]].Tensor].Bytes)
 	case plan.CopyIn:
 		n = uint64(c.Problem.Tensors[s.Instances[e.Out[0]].Tensor].Bytes)
+	case plan.Pack, plan.Unpack:
+		n = uint64(c.Problem.Tensors[s.Instances[e.In[0]].Tensor].Bytes)
 	default:
 		n = nodeSignature(c.Origin.node[e.Op])
 	}
-	return n*4 + uint64(e.Kind)
+	return (n*8+uint64(e.Kind))*1_000_003 + uint64(e.From)<<24 + uint64(e.To)
 }
 
 // life is a buffer seen from its layer.

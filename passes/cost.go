@@ -43,6 +43,7 @@ type origin struct {
 func buildProblem(c *Context) (*plan.Problem, *origin, error) {
 	dev := c.Options.Device
 	p := &plan.Problem{OutRate: dev.OutGBps, InRate: dev.InGBps, CopyLatency: dev.CopyLatency, HostBytes: c.hostBudget()}
+	c.tokenAxis(p)
 	o := &origin{tensor: make([]int, len(c.Live.Storages))}
 	for i := range c.Live.Storages {
 		s := &c.Live.Storages[i]
@@ -52,13 +53,21 @@ func buildProblem(c *Context) (*plan.Problem, *origin, error) {
 		}
 		o.tensor[i] = len(p.Tensors)
 		o.storage = append(o.storage, i)
-		p.Tensors = append(p.Tensors, plan.Tensor{Bytes: ir.Padded(s.Bytes), Output: s.Class == ir.Output, Derived: s.Derived, Spread: spread(s.Root.Def)})
+		t := plan.Tensor{Bytes: ir.Padded(s.Bytes), Output: s.Class == ir.Output, Derived: s.Derived, Spread: spread(s.Root.Def)}
+		if rows, bytes, ok := c.Tokens.Rows(s.Values...); ok && p.Tokens > 0 {
+			t.Rows, t.TokenBytes = rows, bytes
+		}
+		p.Tensors = append(p.Tensors, t)
 	}
+	o.layers(c, p)
 	for _, n := range c.Graph.Nodes {
 		if !c.Live.Computes(n) {
 			continue
 		}
 		op, err := o.op(c, n)
+		if err == nil {
+			err = o.ranges(c, p, n, &op)
+		}
 		if err != nil {
 			return nil, nil, err
 		}

@@ -21,13 +21,6 @@ var orderPass = Pass{
 	},
 }
 
-// span is an access as absolute bytes of an arena.
-type span struct {
-	arena      int
-	start, end ir.Bytes // half-open
-	write      bool
-}
-
 // orderSteps adds the waits: those that the schedule asks for, and those that
 // the offsets make necessary.
 func orderSteps(p *ir.Program, s *plan.Schedule) (waits int) {
@@ -103,30 +96,13 @@ func undominated(waits []int, clocks [][]int, lane []int) []int {
 	return out
 }
 
-func stepSpans(p *ir.Program, s *ir.Step) []span {
-	var out []span
-	add := func(as []ir.Access, write bool) {
-		for _, a := range as {
-			b := &p.Buffers[a.Buffer]
-			if b.Class == ir.Persistent && !write || a.Size == 0 {
-				continue // nothing writes a persistent buffer
-			}
-			start := b.Offset + a.Offset
-			out = append(out, span{b.Arena, start, start + a.Size, write})
-		}
-	}
-	add(s.Reads, false)
-	add(s.Writes, true)
-	return out
-}
-
 // lastConflict is the latest step of a lane after the step known, that
 // conflicts with one of spans; -1 if none does.
 func lastConflict(all [][]span, lane []int, known int, spans []span) int {
 	for k := len(lane) - 1; k >= 0 && lane[k] > known; k-- {
 		for _, a := range all[lane[k]] {
 			for _, b := range spans {
-				if a.arena == b.arena && (a.write || b.write) && a.start < b.end && b.start < a.end {
+				if (a.write || b.write) && a.meets(&b) {
 					return lane[k]
 				}
 			}
@@ -141,12 +117,8 @@ func replay(c *Context) error {
 	tasks := make([]sim.Task, len(p.Steps))
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		dur, err := duration(c, s)
-		if err != nil {
-			return err
-		}
-		s.Duration = dur
-		tasks[i] = sim.Task{Lane: s.Lane, Dur: dur, Deps: s.Waits}
+		s.Duration = c.Schedule.Duration(c.Problem, &c.Schedule.Entries[i])
+		tasks[i] = sim.Task{Lane: s.Lane, Dur: s.Duration, Deps: s.Waits}
 	}
 	r, err := sim.Run(len(p.Lanes), tasks)
 	if err != nil {
@@ -165,63 +137,15 @@ func replay(c *Context) error {
 	return nil
 }
 
-func duration(c *Context, s *ir.Step) (ir.Nanos, error) {
-	switch s.Kind {
-	case ir.CopyOutStep:
-		return copyTime(c, stepBytes(s.Writes), c.Options.Device.OutGBps), nil
-	case ir.CopyInStep:
-		return copyTime(c, stepBytes(s.Writes), c.Options.Device.InGBps), nil
-	}
-	t, _, err := c.Options.Device.Node(s.Node)
-	return t, err
-}
-
-// copyTime is the predicted time of a copy, of whole lines as in planning.
-func copyTime(c *Context, bytes ir.Bytes, rate float64) ir.Nanos {
-	return c.Options.Device.CopyLatency + ir.Nanos(float64(ir.Padded(bytes))/rate)
-}
-
 // orderedTime is the time that a placement's step takes, with the waits that
 // its offsets ask for: what replay will say of it.
 func orderedTime(c *Context, p *placement) (ir.Nanos, error) {
 	s := p.schedule
-	slot := map[int]int{}
-	for i, h := range s.Host {
-		slot[h.Tensor] = i
-	}
-	work := len(s.Buffers) // the next workspace among the placed buffers
-	tasks, spans, lane := make([]sim.Task, len(s.Entries)), make([][]span, len(s.Entries)), make([]int, len(s.Entries))
+	tasks, spans, lane := make([]sim.Task, len(s.Entries)), p.spans(c), make([]int, len(s.Entries))
 	for i := range s.Entries {
 		e := &s.Entries[i]
-		add := func(arena int, at, size ir.Bytes, write bool) {
-			if size > 0 {
-				spans[i] = append(spans[i], span{arena, at, at + size, write})
-			}
-		}
-		for k, xs := range [][]int{e.In, e.Out} {
-			for _, x := range xs {
-				b := s.Instances[x].Buffer
-				add(ir.DeviceArena, p.device.Offsets[b], s.Buffers[b].Bytes, k == 1)
-			}
-		}
-		onHost := func(x int, write bool) ir.Bytes {
-			h := slot[s.Instances[x].Tensor]
-			add(ir.HostArena, p.host.Offsets[h], s.Host[h].Bytes, write)
-			return s.Host[h].Bytes
-		}
-		switch e.Kind {
-		case plan.CopyOut:
-			lane[i], tasks[i].Dur = ir.OutLane, copyTime(c, onHost(e.In[0], true), c.Options.Device.OutGBps)
-		case plan.CopyIn:
-			lane[i], tasks[i].Dur = ir.InLane, copyTime(c, onHost(e.Out[0], false), c.Options.Device.InGBps)
-		default:
-			lane[i], tasks[i].Dur = ir.ComputeLane, c.Problem.Ops[e.Op].Time
-			if w := workspace(c, e); w > 0 {
-				add(ir.DeviceArena, p.device.Offsets[work], w, true)
-				work++
-			}
-		}
-		tasks[i].Lane = lane[i]
+		lane[i] = e.Lane()
+		tasks[i] = sim.Task{Lane: lane[i], Dur: s.Duration(c.Problem, e)}
 	}
 	for i, w := range waitsFor(3, lane, spans, s) {
 		tasks[i].Deps = w
@@ -231,12 +155,4 @@ func orderedTime(c *Context, p *placement) (ir.Nanos, error) {
 		return 0, err
 	}
 	return r.Span, nil
-}
-
-func stepBytes(as []ir.Access) ir.Bytes {
-	sum := ir.Bytes(0)
-	for _, a := range as {
-		sum += a.Size
-	}
-	return sum
 }

@@ -6,6 +6,7 @@ import (
 	"memoc/passes/cost"
 	"memoc/passes/liveness"
 	"memoc/passes/plan"
+	"memoc/passes/tokens"
 )
 
 // Stage is the part of the pipeline a pass belongs to; stages come in this
@@ -61,6 +62,10 @@ type Options struct {
 	Device     *cost.Device
 	Debug      Debug
 	Seed       uint64
+	Tile       int64 // tokens between the positions where tensors may be cut; 0: by the length of the sequence
+	// Choose makes the plan instead of the search: for tests and for users who
+	// know what they want. nil: search.
+	Choose func(*plan.Problem) []plan.Choice
 }
 
 // Context is what the passes of one run share. A pass reads what earlier ones
@@ -76,6 +81,7 @@ type Context struct {
 	Progress func(pass string, done float64) // may be nil
 
 	Live     *liveness.Result
+	Tokens   *tokens.Info
 	Problem  *plan.Problem
 	Origin   *origin
 	Ladder   *plan.Ladder

@@ -27,6 +27,9 @@ var planPass = Pass{
 // runPlan without a budget keeps everything; only what follows from weights
 // alone is made again, as in the unplanned peak that shares are taken of.
 func runPlan(c *Context) (Result, error) {
+	if c.Options.Choose != nil {
+		return runChosen(c)
+	}
 	ladder, err := c.Problem.Search(plan.Options{Policy: c.Options.Policy})
 	if err != nil {
 		return Result{}, err
@@ -53,6 +56,24 @@ func runPlan(c *Context) (Result, error) {
 	}
 	stats, err := c.compareTwoLevel()
 	return Result{Stats: append(stats, stat("rungs", len(ladder.Rungs)), stat("placed", tried))}, err
+}
+
+// runChosen carries out the choices of Options.Choose.
+func runChosen(c *Context) (Result, error) {
+	c.Ladder = &plan.Ladder{}
+	c.Metrics.HostBudget = c.hostBudget()
+	budget := c.Options.Budget.Limit(c.Metrics.Persistent+c.Metrics.OutputBytes, c.Metrics.PeakUnplanned)
+	c.Metrics.Budget = budget
+	p, err := placed(c, c.Options.Choose(c.Problem))
+	if err != nil {
+		return Result{}, err
+	}
+	if budget > 0 && p.height > budget || p.host.Height > c.hostBudget() {
+		return Result{}, &Infeasible{Budget: budget, Smallest: p.height, Host: c.hostBudget(), Persistent: c.Metrics.Persistent, Alive: alive(c, p.schedule)}
+	}
+	c.placement, c.Schedule = p, p.schedule
+	stats, err := c.compareTwoLevel()
+	return Result{Stats: stats}, err
 }
 
 // fastest places the rungs of the ladder that may fit the budget and takes the
@@ -100,7 +121,7 @@ type placement struct {
 	schedule *plan.Schedule
 	device   *place.Solution // of the moving buffers, above the persistent ones
 	host     *place.Solution
-	height   int64 // of the device arena, persistent bytes included
+	height   int64 // of the device arena at most, persistent bytes included
 }
 
 // compareTwoLevel places the chosen schedule with one packing for each layer
@@ -112,7 +133,7 @@ func (c *Context) compareTwoLevel() ([]ir.KV, error) {
 		return nil, err
 	}
 	c.Metrics.FlatPeak = c.placement.height
-	c.Metrics.TwoLevelPeak = c.Metrics.Persistent + two.Height
+	c.Metrics.TwoLevelPeak = c.placement.height - c.placement.device.Height + two.Height
 	lower := c.placement
 	lower.device, lower.height = two, c.Metrics.TwoLevelPeak
 	flatTime, err := orderedTime(c, &c.placement)
@@ -143,7 +164,7 @@ func placed(c *Context, choice []plan.Choice) (placement, error) {
 	if err != nil {
 		return placement{}, err
 	}
-	return placement{choice, s, device, host, c.Metrics.Persistent + device.Height}, nil
+	return placement{choice, s, device, host, c.Metrics.Persistent + cutConstants(c, s) + device.Height}, nil
 }
 
 // deviceProblem states the placement of a schedule's moving buffers: those of

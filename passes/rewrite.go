@@ -1,6 +1,8 @@
 package passes
 
 import (
+	"fmt"
+
 	"memoc/ir"
 	"memoc/passes/plan"
 )
@@ -34,17 +36,25 @@ type rewriter struct {
 	edit   *ir.Edit
 	prog   *ir.Program
 	values []map[*ir.Value]*ir.Value // by instance: original value to the one that stands for it; nil for originals
-	hosted map[int]*ir.Value         // by tensor: its value in host memory
-	slot   map[int]int               // by tensor: its host slot's buffer
-	holds  map[*ir.Value]int         // new value to its buffer
-	anchor []*ir.Node                // by entry: the next node that runs in its own place
+	parts  [][]madePart              // by instance: what of a split one is there so far
+	slices map[sliceKey]*ir.Value
+	hosted map[int]*ir.Value      // by tensor: its value in host memory
+	slot   map[int]int            // by tensor: its host slot's buffer
+	holds  map[*ir.Value]ir.Place // of new values
+	own    []ir.Place             // by storage: of the original values
+	anchor []*ir.Node             // by entry: the next node that runs in its own place
+	build  *ir.Builder            // of constants
+	inits  int                    // constants before
 	clones int
 	copies int
 }
 
 func newRewriter(c *Context) *rewriter {
 	r := &rewriter{c: c, s: c.Schedule, edit: ir.NewEdit(c.Graph), values: make([]map[*ir.Value]*ir.Value, len(c.Schedule.Instances)),
-		hosted: map[int]*ir.Value{}, slot: map[int]int{}, holds: map[*ir.Value]int{}, anchor: make([]*ir.Node, len(c.Schedule.Entries))}
+		parts: make([][]madePart, len(c.Schedule.Instances)), slices: map[sliceKey]*ir.Value{}, hosted: map[int]*ir.Value{},
+		slot: map[int]int{}, holds: map[*ir.Value]ir.Place{}, own: make([]ir.Place, len(c.Live.Storages)),
+		anchor: make([]*ir.Node, len(c.Schedule.Entries)), inits: len(c.Graph.Inits)}
+	r.build = ir.NewBuilder(r.edit)
 	var next *ir.Node
 	for i := len(r.s.Entries) - 1; i >= 0; i-- {
 		if r.s.Entries[i].Kind == plan.Run {
@@ -61,29 +71,44 @@ func newRewriter(c *Context) *rewriter {
 func (r *rewriter) run() error {
 	r.buffers()
 	for i := range r.s.Entries {
-		e := &r.s.Entries[i]
-		var step ir.Step
-		var err error
-		switch e.Kind {
-		case plan.Run:
-			step, err = r.runNode(i, e)
-		case plan.Clone:
-			step, err = r.clone(i, e)
-		case plan.CopyOut:
-			step = r.copyOut(i, e)
-		case plan.CopyIn:
-			step = r.copyIn(i, e)
-		}
+		step, err := r.entry(i, &r.s.Entries[i])
 		if err != nil {
 			return err
 		}
 		r.prog.Steps = append(r.prog.Steps, step)
 	}
 	r.edit.Done()
+	r.constants()
 	r.places()
 	r.accesses()
 	r.decisions()
 	return nil
+}
+
+// entry carries out one entry of the schedule.
+func (r *rewriter) entry(i int, e *plan.Entry) (ir.Step, error) {
+	part := e.To > 0
+	switch {
+	case e.Kind == plan.Run:
+		return r.runNode(i, e)
+	case e.Kind == plan.Clone && part:
+		return r.cloneRange(i, e)
+	case e.Kind == plan.Clone:
+		return r.clone(i, e)
+	case e.Kind == plan.CopyOut && part:
+		return r.copyOutHead(i, e)
+	case e.Kind == plan.CopyOut:
+		return r.copyOut(i, e)
+	case e.Kind == plan.CopyIn && part:
+		return r.copyInHead(i, e), nil
+	case e.Kind == plan.CopyIn:
+		return r.copyIn(i, e), nil
+	case e.Kind == plan.Pack:
+		return r.pack(i, e)
+	case e.Kind == plan.Unpack:
+		return r.unpack(i, e)
+	}
+	return ir.Step{}, fmt.Errorf("BUG: the schedule has an entry of kind %d", e.Kind)
 }
 
 // buffers lists the program's buffers: those of the schedule in its order,
@@ -97,20 +122,48 @@ func (r *rewriter) buffers() {
 	for i, b := range r.s.Buffers {
 		t := r.s.Instances[b.Instance].Tensor
 		st := &c.Live.Storages[c.Origin.storage[t]]
-		p.Buffers = append(p.Buffers, ir.Buffer{Name: st.Root.Name, Value: st.Root, Arena: ir.DeviceArena, Size: st.Bytes,
+		p.Buffers = append(p.Buffers, ir.Buffer{Name: st.Root.Name, Value: st.Root, Arena: ir.DeviceArena, Size: r.place(b.Instance, 0, 0).Size,
 			First: b.First, End: b.End, Class: class[i]})
 	}
 	for _, h := range r.s.Host {
 		st := &c.Live.Storages[c.Origin.storage[h.Tensor]]
 		r.slot[h.Tensor] = len(p.Buffers)
-		p.Buffers = append(p.Buffers, ir.Buffer{Name: st.Root.Name + ".out", Arena: ir.HostArena, Size: st.Bytes,
+		name, size := st.Root.Name+".out", st.Bytes
+		if h.Head > 0 {
+			g := r.tokens(0, h.Head)
+			name, size = st.Root.Name+".head.out", g.extent()*c.Problem.Tensors[h.Tensor].TokenBytes
+		}
+		p.Buffers = append(p.Buffers, ir.Buffer{Name: name, Arena: ir.HostArena, Size: size,
 			First: h.First, End: h.End, Class: ir.HostSlot})
 	}
+	first := make([]int, len(c.Problem.Tensors)) // buffer of each tensor's own instance
+	for x := len(r.s.Instances) - 1; x >= 0; x-- {
+		first[r.s.Instances[x].Tensor] = r.s.Instances[x].Buffer
+	}
 	for i := range c.Live.Storages {
-		if st := &c.Live.Storages[i]; st.Def < 0 {
-			p.Buffers = append(p.Buffers, ir.Buffer{Name: st.Root.Name, Value: st.Root, Arena: ir.DeviceArena, Size: st.Bytes,
-				First: 0, End: len(r.s.Entries), Class: ir.Persistent})
+		st := &c.Live.Storages[i]
+		if st.Def >= 0 {
+			r.own[i] = ir.Place{Buffer: first[c.Origin.tensor[i]], Size: st.Bytes}
+			continue
 		}
+		r.own[i] = ir.Place{Buffer: len(p.Buffers), Size: st.Bytes}
+		r.persistent(st.Root, st.Bytes)
+	}
+}
+
+func (r *rewriter) persistent(v *ir.Value, size ir.Bytes) {
+	r.prog.Buffers = append(r.prog.Buffers, ir.Buffer{Name: v.Name, Value: v, Arena: ir.DeviceArena, Size: size,
+		First: 0, End: len(r.s.Entries), Class: ir.Persistent})
+}
+
+// constants gives the constants that splitting made buffers beside the other
+// persistent ones.
+func (r *rewriter) constants() {
+	for _, v := range r.c.Graph.Inits[r.inits:] {
+		size := ir.Bytes(len(v.Ints)) * 8
+		r.holds[v] = ir.Place{Buffer: len(r.prog.Buffers), Size: size}
+		r.persistent(v, size)
+		r.c.Metrics.Persistent += ir.Padded(size)
 	}
 }
 
@@ -119,36 +172,44 @@ func (r *rewriter) isOriginal(x int) bool { return r.values[x] == nil }
 
 // reading is the value that stands for v in entry i: v itself, the one of a
 // restored instance, or a view made anew of that.
-func (r *rewriter) reading(i int, e *plan.Entry, v *ir.Value) *ir.Value {
+func (r *rewriter) reading(i int, e *plan.Entry, v *ir.Value) (*ir.Value, error) {
 	t := r.c.Origin.of(r.c, v)
 	if t < 0 {
-		return v
+		return v, nil
 	}
 	for k, in := range r.c.Problem.Ops[e.Op].In {
 		if in == t {
 			return r.value(i, e.In[k], v)
 		}
 	}
-	return v
+	return v, nil
 }
 
 // value is what stands for v in instance x, made before entry i's anchor if
 // need be.
-func (r *rewriter) value(i, x int, v *ir.Value) *ir.Value {
+func (r *rewriter) value(i, x int, v *ir.Value) (*ir.Value, error) {
 	if r.isOriginal(x) {
-		return v
+		return v, nil
 	}
 	if w := r.values[x][v]; w != nil {
-		return w
+		return w, nil
+	}
+	if v == r.root(x) {
+		_, err := r.join(i, x)
+		return r.values[x][v], err
 	}
 	n := v.Def
 	in := append([]*ir.Value{}, n.In...)
 	base := n.Decl.View(n, v.Port)
-	in[base] = r.value(i, x, in[base])
+	below, err := r.value(i, x, in[base])
+	if err != nil {
+		return nil, err
+	}
+	in[base] = below
 	w := r.copyNode(i, n, in).Out[v.Port]
 	r.values[x][v] = w
-	r.holds[w] = r.s.Instances[x].Buffer
-	return w
+	r.holds[w] = r.place(x, 0, 0)
+	return w, nil
 }
 
 // copyNode makes a clone of n with other inputs before entry i's anchor.
@@ -173,14 +234,23 @@ func (r *rewriter) copyNode(i int, n *ir.Node, in []*ir.Value) *ir.Node {
 func (r *rewriter) runNode(i int, e *plan.Entry) (ir.Step, error) {
 	n := r.c.Origin.node[e.Op]
 	for port, v := range r.c.Origin.in[e.Op] {
-		if v != nil {
-			if w := r.reading(i, e, v); w != v {
-				r.edit.SetInput(n, port, w)
-			}
+		if v == nil {
+			continue
+		}
+		w, err := r.reading(i, e, v)
+		if err != nil {
+			return ir.Step{}, err
+		}
+		if w != v {
+			r.edit.SetInput(n, port, w)
 		}
 	}
 	for _, v := range append([]*ir.Value{}, n.Captures...) {
-		if w := r.reading(i, e, v); w != v {
+		w, err := r.reading(i, e, v)
+		if err != nil {
+			return ir.Step{}, err
+		}
+		if w != v {
 			r.edit.ReplaceCapture(n, v, w)
 		}
 	}
@@ -191,8 +261,12 @@ func (r *rewriter) clone(i int, e *plan.Entry) (ir.Step, error) {
 	n := r.c.Origin.node[e.Op]
 	in := make([]*ir.Value, len(n.In))
 	for port, v := range r.c.Origin.in[e.Op] {
-		if v != nil {
-			in[port] = r.reading(i, e, v)
+		if v == nil {
+			continue
+		}
+		var err error
+		if in[port], err = r.reading(i, e, v); err != nil {
+			return ir.Step{}, err
 		}
 	}
 	m := r.copyNode(i, n, in)
@@ -207,20 +281,28 @@ func (r *rewriter) clone(i int, e *plan.Entry) (ir.Step, error) {
 // restored records that w stands for root in instance x.
 func (r *rewriter) restored(x int, root, w *ir.Value) {
 	r.values[x] = map[*ir.Value]*ir.Value{root: w}
-	r.holds[w] = r.s.Instances[x].Buffer
+	r.holds[w] = r.place(x, 0, 0)
 }
 
 func (r *rewriter) root(x int) *ir.Value {
 	return r.c.Live.Storages[r.c.Origin.storage[r.s.Instances[x].Tensor]].Root
 }
 
-func (r *rewriter) copyOut(i int, e *plan.Entry) ir.Step {
+func (r *rewriter) copyOut(i int, e *plan.Entry) (ir.Step, error) {
 	root := r.root(e.In[0])
-	n := r.copyStep(i, "SwapOut", root, root.Name+".out")
-	t := r.s.Instances[e.In[0]].Tensor
-	r.hosted[t] = n.Out[0]
-	r.holds[n.Out[0]] = r.slot[t]
-	return r.step(ir.CopyOutStep, ir.OutLane, n)
+	w, err := r.value(i, e.In[0], root)
+	if err != nil {
+		return ir.Step{}, err
+	}
+	n := r.copyStep(i, "SwapOut", w, root.Name+".out")
+	r.onHost(r.s.Instances[e.In[0]].Tensor, n.Out[0])
+	return r.step(ir.CopyOutStep, ir.OutLane, n), nil
+}
+
+// onHost records that v is tensor t, or its head, in host memory.
+func (r *rewriter) onHost(t int, v *ir.Value) {
+	r.hosted[t] = v
+	r.holds[v] = ir.Place{Buffer: r.slot[t], Size: r.prog.Buffers[r.slot[t]].Size}
 }
 
 func (r *rewriter) copyIn(i int, e *plan.Entry) ir.Step {
@@ -259,25 +341,13 @@ func (r *rewriter) places() {
 	for i := range p.Places {
 		p.Places[i].Buffer = -1
 	}
-	first := make([]int, len(c.Problem.Tensors)) // buffer of each tensor's own instance
-	for x := len(r.s.Instances) - 1; x >= 0; x-- {
-		first[r.s.Instances[x].Tensor] = r.s.Instances[x].Buffer
-	}
-	persistent := len(r.s.Buffers) + len(r.s.Host)
 	for i := range c.Live.Storages {
-		st := &c.Live.Storages[i]
-		buffer := persistent
-		if st.Def < 0 {
-			persistent++
-		} else {
-			buffer = first[c.Origin.tensor[i]]
-		}
-		for _, v := range st.Values {
-			p.Places[v.ID] = ir.Place{Buffer: buffer, Size: st.Bytes}
+		for _, v := range c.Live.Storages[i].Values {
+			p.Places[v.ID] = r.own[i]
 		}
 	}
-	for v, b := range r.holds {
-		p.Places[v.ID] = ir.Place{Buffer: b, Size: p.Buffers[b].Size}
+	for v, at := range r.holds {
+		p.Places[v.ID] = at
 	}
 }
 
@@ -287,14 +357,7 @@ func (r *rewriter) accesses() {
 	p := r.prog
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		for _, vs := range [][]*ir.Value{s.Node.In, s.Node.Captures} {
-			for _, v := range vs {
-				s.Reads = addAccess(s.Reads, p.Places, v)
-			}
-		}
-		for _, v := range s.Node.Out {
-			s.Writes = addAccess(s.Writes, p.Places, v)
-		}
+		s.Reads, s.Writes = p.Accesses(s.Node)
 		if w := workspace(r.c, &r.s.Entries[i]); w > 0 {
 			s.Workspace = len(p.Buffers)
 			s.Writes = append(s.Writes, ir.Access{Buffer: s.Workspace, Size: w})
@@ -302,17 +365,4 @@ func (r *rewriter) accesses() {
 				First: i, End: i + 1, Class: ir.Scratch})
 		}
 	}
-}
-
-// addAccess adds v's bytes, once per buffer; values without bytes add nothing.
-func addAccess(as []ir.Access, places []ir.Place, v *ir.Value) []ir.Access {
-	if v == nil || places[v.ID].Buffer < 0 || places[v.ID].Size == 0 {
-		return as
-	}
-	for _, a := range as {
-		if a.Buffer == places[v.ID].Buffer {
-			return as
-		}
-	}
-	return append(as, ir.Access{Buffer: places[v.ID].Buffer, Offset: places[v.ID].Offset, Size: places[v.ID].Size})
 }

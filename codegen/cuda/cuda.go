@@ -128,10 +128,10 @@ func (e *emitter) row(i int) (row, error) {
 		r.name = s.Node.Name
 	}
 	for _, a := range s.Reads {
-		r.addRange(e.rangeOf(a, false))
+		e.addAccess(&r, a, false)
 	}
 	for _, a := range s.Writes {
-		r.addRange(e.rangeOf(a, true))
+		e.addAccess(&r, a, true)
 	}
 	for _, w := range s.Waits {
 		r.waits = append(r.waits, e.events[w])
@@ -153,6 +153,15 @@ func touches(as []ir.Access, buffer int) bool {
 		}
 	}
 	return false
+}
+
+// addAccess appends the pieces of an access.
+func (e *emitter) addAccess(r *row, a ir.Access, write bool) {
+	a.Each(func(from, to int64) {
+		piece := a
+		piece.Offset, piece.Size = from, to-from
+		r.addRange(e.rangeOf(piece, write))
+	})
 }
 
 func (e *emitter) rangeOf(a ir.Access, write bool) rangeRow {
