@@ -39,10 +39,14 @@ func (p Place) Shifted(by Bytes) Place {
 	return p
 }
 
+// MaxRows bounds the pieces of a place: what has more is not told apart from
+// the bytes between them.
+const MaxRows = 1 << 16
+
 // Fits reports whether the place is well formed (pieces of equal size that do
 // not overlap, in ascending order) and lies in a buffer of that many bytes.
 func (p Place) Fits(buffer Bytes) bool {
-	if p.Offset < 0 || p.Size < 0 || p.Rows < 0 || p.Pitch < 0 || p.Size > buffer {
+	if p.Offset < 0 || p.Size < 0 || p.Rows < 0 || p.Rows > MaxRows || p.Pitch < 0 || p.Size > buffer {
 		return false
 	}
 	if p.Rows > 1 {
@@ -140,8 +144,8 @@ func (p Place) runs(count int64, first, size, pitch Bytes) (q Place, ok bool) {
 }
 
 // Part is where positions [from, to) of an axis lie, of a tensor of type t that
-// lies at p; ok is false where these are no whole bytes or no pieces at one
-// distance.
+// lies at p; ok is false where these are no whole bytes, no pieces at one
+// distance, or more than MaxRows.
 func (p Place) Part(t Type, axis int, from, to int64) (part Place, ok bool) {
 	dims, static := t.Shape.Static()
 	if !static || axis < 0 || axis >= len(dims) || from < 0 || from > to || to > dims[axis] {
@@ -155,7 +159,8 @@ func (p Place) Part(t Type, axis int, from, to int64) (part Place, ok bool) {
 		return Place{Buffer: -1}, false
 	}
 	one := bits / 8
-	return p.runs(Elems(dims[:axis]), from*one, (to-from)*one, dims[axis]*one)
+	part, ok = p.runs(Elems(dims[:axis]), from*one, (to-from)*one, dims[axis]*one)
+	return part, ok && part.Rows <= MaxRows
 }
 
 // SliceRange is the one range of consecutive positions that a Slice node

@@ -166,7 +166,7 @@ func (l *layout) place(b int) {
 }
 
 // waits makes every step wait for the last step of each other lane that
-// touches common bytes, if one of the two writes.
+// touches common bytes, if one of the two writes, and that nothing else orders.
 func (l *layout) waits() {
 	p := l.p
 	for i := range p.Steps {
@@ -179,7 +179,24 @@ func (l *layout) waits() {
 			}
 		}
 		slices.Sort(s.Waits)
+		all := slices.Clone(s.Waits)
+		s.Waits = slices.DeleteFunc(s.Waits, func(w int) bool {
+			rest := slices.DeleteFunc(slices.Clone(all), func(x int) bool { return x == w })
+			return l.before(w, i, rest)
+		})
 	}
+}
+
+// before reports whether step a has ended when step b starts, through the order
+// of lanes and waits, those of b being the given ones.
+func (l *layout) before(a, b int, waits []int) bool {
+	for k := b - 1; k >= a; k-- {
+		if l.p.Steps[k].Lane == l.p.Steps[b].Lane {
+			waits = append(slices.Clone(waits), k)
+			break
+		}
+	}
+	return slices.ContainsFunc(waits, func(w int) bool { return w == a || w > a && l.before(a, w, l.p.Steps[w].Waits) })
 }
 
 // conflict compares byte by byte.

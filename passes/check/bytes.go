@@ -2,13 +2,41 @@ package check
 
 import "memoc/ir/planfile"
 
-// views: a view lies in its base's buffer, and its base is a value of its own.
+// views: a view lies in its base's bytes, and its base is a value of its own.
+// The parts of a value lie in its bytes and have none in common.
 func (j *judge) views() error {
 	for i := range j.p.Values {
 		v := &j.p.Values[i]
 		base := j.value[v.Base]
-		if base.Base != base.Name || base.Buffer != v.Buffer {
+		if base.Base != base.Name || base.Buffer != v.Buffer || len(without(j.runs(v), j.runs(base))) > 0 {
 			return fault("views", "value %q is a view of %q, which has other bytes", v.Name, v.Base)
+		}
+		free := j.runs(v)
+		for _, name := range v.Parts {
+			part := j.value[name]
+			if v.Base != v.Name || part.Buffer != v.Buffer || len(without(j.runs(part), free)) > 0 {
+				return fault("views", "value %q has a part %q, which lies outside of it or over another part", v.Name, name)
+			}
+			free = without(free, j.runs(part))
+		}
+	}
+	return nil
+}
+
+// rows: what lies in pieces is touched by copies, slices and joins alone:
+// kernels take contiguous bytes. A part of an operand lies within it.
+func (j *judge) rows() error {
+	for i, s := range j.p.Steps {
+		if s.Part != nil && (s.Op != "Slice" || len(without(runsOf(*s.Part), j.runs(j.value[s.Reads[0]]))) > 0) {
+			return fault("ranges", "step %d (%s) reads a part that is none of %q", i, s.Node, s.Reads[0])
+		}
+		if s.Kind != "run" || s.Op == "Slice" || s.Op == "Concat" {
+			continue
+		}
+		for _, name := range append(append([]string{}, s.Reads...), s.Writes...) {
+			if len(j.runs(j.value[name])) > 1 {
+				return fault("ranges", "step %d (%s) computes with %q, which lies in %d pieces", i, s.Node, name, j.value[name].Rows)
+			}
 		}
 	}
 	return nil
@@ -90,7 +118,7 @@ func (j *judge) apart(i int, s *planfile.Step) error {
 	for k, name := range s.Writes {
 		for _, other := range s.Writes[:k] {
 			a, b := j.value[name], j.value[other]
-			if a.Buffer == b.Buffer && a.Offset < b.Offset+b.Size && b.Offset < a.Offset+a.Size {
+			if _, yes := meet(j.writes(a), 0, j.writes(b), 0); a.Buffer == b.Buffer && yes {
 				return fault("contents", "step %d (%s) writes %q and %q to common bytes", i, s.Node, other, name)
 			}
 		}

@@ -21,29 +21,26 @@ func (f *Fault) Error() string { return f.Rule + ": " + f.Message }
 
 // judge carries a plan with what every rule looks up.
 type judge struct {
-	p     *planfile.Plan
-	value map[string]*planfile.Value
+	p      *planfile.Plan
+	value  map[string]*planfile.Value
+	pieces map[string][]run  // by value: see runs
+	makers map[string][]held // by value: see made
+}
+
+func newJudge(p *planfile.Plan) *judge {
+	return &judge{p: p, value: map[string]*planfile.Value{}, pieces: map[string][]run{}, makers: map[string][]held{}}
 }
 
 // Plan checks every rule that needs the plan alone. It returns the first
 // broken one, nil if all hold.
 func Plan(p *planfile.Plan) error {
-	j := &judge{p: p, value: map[string]*planfile.Value{}}
-	for _, rule := range []func() error{j.indices, j.views, j.bounds, j.overlap, j.workspaces, j.contents, j.races, j.copies, j.metrics} {
+	j := newJudge(p)
+	for _, rule := range []func() error{j.indices, j.bounds, j.views, j.rows, j.overlap, j.workspaces, j.contents, j.races, j.copies, j.metrics} {
 		if err := rule(); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// judgeOf is the judge of a plan whose indices were found to be in order.
-func judgeOf(p *planfile.Plan) *judge {
-	j := &judge{p: p, value: map[string]*planfile.Value{}}
-	for i := range p.Values {
-		j.value[p.Values[i].Name] = &p.Values[i]
-	}
-	return j
 }
 
 func fault(rule, format string, args ...any) error {
@@ -62,8 +59,10 @@ func (j *judge) indices() error {
 			return fault("indices", "value %q lies in buffer %d of %d", v.Name, v.Buffer, len(p.Buffers))
 		}
 		j.value[v.Name] = v
-		if j.value[v.Base] == nil {
-			return fault("names", "value %q is a view of %q, which is not before it", v.Name, v.Base)
+		for _, name := range append([]string{v.Base}, v.Parts...) {
+			if j.value[name] == nil || name == v.Name && name != v.Base {
+				return fault("names", "value %q is a view of %q or has it as a part, which is not before it", v.Name, name)
+			}
 		}
 	}
 	for i, b := range p.Buffers {
@@ -116,8 +115,16 @@ func (j *judge) bounds() error {
 	}
 	for i := range j.p.Values {
 		v := &j.p.Values[i]
-		if b := j.p.Buffers[v.Buffer]; v.Offset < 0 || v.Size < 0 || v.Offset > b.Size-v.Size {
+		if b := j.p.Buffers[v.Buffer]; !wellFormed(rangeOf(v), b.Size) {
 			return fault("bounds", "value %q of %d bytes at %d leaves its buffer of %d", v.Name, v.Size, v.Offset, b.Size)
+		}
+	}
+	for i, s := range j.p.Steps {
+		if s.Part == nil {
+			continue
+		}
+		if len(s.Reads) == 0 || !wellFormed(*s.Part, j.p.Buffers[j.value[s.Reads[0]].Buffer].Size) {
+			return fault("bounds", "step %d (%s) reads a part of nothing, or beyond its operand's buffer", i, s.Node)
 		}
 	}
 	return nil
@@ -146,27 +153,15 @@ func alive(a, b *planfile.Buffer) bool {
 // overwritten since; outputs are intact at the end; persistent buffers are
 // never written.
 func (j *judge) contents() error {
-	holds := make([]string, len(j.p.Buffers))
-	for _, names := range [][]string{j.p.Inputs, j.p.Weights} {
-		for _, name := range names {
-			if v := j.value[name]; v != nil {
-				holds[v.Buffer] = v.Base
-			}
-		}
-	}
-	for i := range j.p.Values { // constants
-		if v := &j.p.Values[i]; j.p.Buffers[v.Buffer].Class == "persistent" && holds[v.Buffer] == "" {
-			holds[v.Buffer] = v.Base
-		}
-	}
+	m := newMemory(j)
 	for i, s := range j.p.Steps {
-		for _, name := range s.Reads {
+		for k, name := range s.Reads {
 			v := j.value[name]
 			if err := j.inLife(i, &s, v.Buffer, name); err != nil {
 				return err
 			}
-			if v.Size > 0 && holds[v.Buffer] != v.Base {
-				return fault("contents", "step %d (%s) reads %q, but its bytes hold %q", i, s.Node, name, holds[v.Buffer])
+			if other, ok := m.other(v, j.reads(&s, k)); ok {
+				return fault("contents", "step %d (%s) reads %q, but its bytes hold %q", i, s.Node, name, other)
 			}
 		}
 		for _, name := range s.Writes {
@@ -177,15 +172,19 @@ func (j *judge) contents() error {
 			if err := j.inLife(i, &s, v.Buffer, name); err != nil {
 				return err
 			}
-			holds[v.Buffer] = v.Base
+			m.write(v)
 		}
 		if err := j.apart(i, &s); err != nil {
 			return err
 		}
 	}
 	for _, name := range j.p.Outputs {
-		if v := j.value[name]; v == nil || v.Size > 0 && holds[v.Buffer] != v.Base {
-			return fault("outputs", "output %q is not intact at the end of the step", name)
+		v := j.value[name]
+		if v == nil {
+			return fault("outputs", "output %q has no bytes", name)
+		}
+		if other, ok := m.other(v, j.runs(v)); ok {
+			return fault("outputs", "output %q is not intact at the end of the step: its bytes hold %q", name, other)
 		} else if b := j.p.Buffers[v.Buffer]; b.Class != "persistent" && b.End != len(j.p.Steps) {
 			return fault("outputs", "the bytes of output %q are given up after step %d", name, b.End)
 		}

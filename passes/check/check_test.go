@@ -10,6 +10,7 @@ import (
 
 	"memoc/ir"
 	"memoc/ir/diag"
+	"memoc/ir/handmade"
 	"memoc/ir/onnx"
 	_ "memoc/ir/ops"
 	"memoc/ir/planfile"
@@ -57,6 +58,26 @@ g (float[16,16] x) => (float loss, float[16,16] c, float[16,2] top)
 func plans(t *testing.T) []good {
 	t.Helper()
 	var out []good
+	keep := func(name string, p *planfile.Plan, g *ir.Graph) {
+		file, err := p.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := check.Model(p, g); err != nil {
+			t.Fatalf("%s: the sound plan is refused: %v", name, err)
+		}
+		out = append(out, good{name, g, file})
+	}
+	for _, batch := range []int64{1, 3} {
+		c, err := handmade.Split(batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := planfile.FromProgram(c.Program)
+		keep(fmt.Sprintf("split in %d rows, tight", batch), p, c.Program.Graph)
+		spread(p)
+		keep(fmt.Sprintf("split in %d rows, wide", batch), p, c.Program.Graph)
+	}
 	add := func(name string, m *ir.Model, o passes.Options) {
 		dev, err := cost.LoadDevice("h100")
 		if err != nil {
@@ -75,14 +96,7 @@ func plans(t *testing.T) []good {
 			if kind == "wide" {
 				spread(p)
 			}
-			file, err := p.Encode()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := check.Model(p, c.Graph); err != nil {
-				t.Fatalf("%s, %s: the sound plan is refused: %v", name, kind, err)
-			}
-			out = append(out, good{name + ", " + kind, c.Graph, file})
+			keep(name+", "+kind, p, c.Graph)
 		}
 	}
 	m, err := ir.Parse("small", smallGraph)
@@ -124,7 +138,7 @@ const places = 4
 // named.
 func TestPlantedFaults(t *testing.T) {
 	all := plans(t)
-	for _, f := range faults {
+	for _, f := range append(faults, splitFaults...) {
 		t.Run(f.what, func(t *testing.T) {
 			planted := 0
 			for i := range all {
@@ -162,7 +176,7 @@ func TestRulesAreDocumented(t *testing.T) {
 		documented[m[1]] = true
 	}
 	inCode, tested := map[string]bool{}, map[string]bool{}
-	for _, file := range []string{"check.go", "order.go", "model.go", "bytes.go"} {
+	for _, file := range []string{"check.go", "order.go", "model.go", "bytes.go", "rows.go"} {
 		src, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -171,7 +185,7 @@ func TestRulesAreDocumented(t *testing.T) {
 			inCode[m[1]] = true
 		}
 	}
-	for _, f := range faults {
+	for _, f := range append(faults, splitFaults...) {
 		tested[f.rule] = true
 	}
 	for rule := range inCode {

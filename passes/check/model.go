@@ -25,7 +25,10 @@ func Model(p *planfile.Plan, g *ir.Graph) error {
 		}
 		step[s.Writes[0]] = i
 	}
-	j := judgeOf(p)
+	j := newJudge(p)
+	for i := range p.Values {
+		j.value[p.Values[i].Name] = &p.Values[i]
+	}
 	value := j.value
 	if err := sameInterface(p, g); err != nil {
 		return err
@@ -33,14 +36,20 @@ func Model(p *planfile.Plan, g *ir.Graph) error {
 	matched := make([]bool, len(p.Steps))
 	for _, n := range g.Nodes {
 		i, ok := step[firstOutput(n)]
+		if err := j.joined(n, ok); err != nil {
+			return err
+		}
 		if !ok {
-			if err := movesNothing(n, value); err != nil {
+			if err := j.movesNothing(n); err != nil {
 				return err
 			}
 			continue
 		}
+		if err := j.partOf(&p.Steps[i], n); err != nil {
+			return err
+		}
 		matched[i] = true
-		if err := sameValues(&p.Steps[i], n, value); err != nil {
+		if err := j.sameValues(&p.Steps[i], n); err != nil {
 			return err
 		}
 		if err := j.inPlace(&p.Steps[i], n); err != nil {
@@ -64,8 +73,9 @@ func firstOutput(n *ir.Node) string {
 	return ""
 }
 
-// movesNothing: a node without a step is a constant, or gives views only.
-func movesNothing(n *ir.Node, value map[string]*planfile.Value) error {
+// movesNothing: a node without a step is a constant, gives views or a range of
+// its input only, or joins parts that are in place.
+func (j *judge) movesNothing(n *ir.Node) error {
 	if n.Op == "Constant" {
 		return nil
 	}
@@ -73,16 +83,43 @@ func movesNothing(n *ir.Node, value map[string]*planfile.Value) error {
 		if v == nil {
 			continue
 		}
-		pv := value[v.Name]
+		pv := j.value[v.Name]
+		if pv != nil && len(pv.Parts) > 0 {
+			continue // see joined
+		}
 		if pv == nil || pv.Base == v.Name {
 			return fault("steps", "node %q (%s) is never executed", n.Name, n.FullOp())
 		}
 		in := viewed(n, v.Port)
-		if in == nil || value[in.Name] == nil || value[in.Name].Base != pv.Base {
+		if n.Op == "Slice" && n.Domain == "" {
+			in = n.In[0]
+		}
+		if in == nil || j.value[in.Name] == nil || j.value[in.Name].Base != pv.Base {
 			return fault("steps", "node %q (%s) is never executed, and its output %q is no view of %q", n.Name, n.FullOp(), v.Name, pv.Base)
+		}
+		where, ok := j.runs(j.value[in.Name]), true
+		if n.Op == "Slice" && n.Domain == "" {
+			where, ok = j.sliced(n, j.value[in.Name])
+		}
+		if !ok || !slices.Equal(where, j.runs(pv)) {
+			return fault("ranges", "%q is %s of %q without a step, and lies elsewhere", v.Name, n.FullOp(), in.Name)
 		}
 	}
 	return nil
+}
+
+// partOf: a step that reads a part of its first operand reads what its Slice
+// takes.
+func (j *judge) partOf(s *planfile.Step, n *ir.Node) error {
+	if s.Part == nil {
+		return nil
+	}
+	if n.Op == "Slice" && n.Domain == "" && n.In[0].Name == s.Reads[0] {
+		if where, ok := j.sliced(n, j.value[s.Reads[0]]); ok && slices.Equal(where, runsOf(*s.Part)) {
+			return nil
+		}
+	}
+	return fault("ranges", "the step of node %q (%s) reads another part of %q than the model says", n.Name, n.FullOp(), s.Reads[0])
 }
 
 // viewed is the input whose bytes an output shows by the operator's own
@@ -125,10 +162,13 @@ func (j *judge) inPlace(s *planfile.Step, n *ir.Node) error {
 				continue
 			}
 			a, b := j.value[in.Name], j.value[out.Name]
-			if a == nil || b == nil || a.Buffer != b.Buffer || a.Offset >= b.Offset+b.Size || b.Offset >= a.Offset+a.Size {
+			if a == nil || b == nil || a.Buffer != b.Buffer || slices.Contains(b.Parts, in.Name) {
 				continue
 			}
-			exact := a.Offset == b.Offset && a.Size == b.Size
+			if _, yes := meet(j.runs(a), 0, j.writes(b), 0); !yes {
+				continue
+			}
+			exact := slices.Equal(j.runs(a), j.runs(b))
 			if !exact || !overwrites(n, port, out.Port) {
 				return fault("in-place", "node %q (%s) writes %q over %q, which it still reads", n.Name, n.FullOp(), out.Name, in.Name)
 			}
@@ -160,9 +200,15 @@ func overwrites(n *ir.Node, port, out int) bool {
 	return slices.Contains(n.Decl.InPlace, ir.Alias{In: port, Out: out}) || viewed(n, out) == n.In[port]
 }
 
-func sameValues(s *planfile.Step, n *ir.Node, value map[string]*planfile.Value) error {
+// sameValues: a step names what its node does; operands that are parts of the
+// result are not touched.
+func (j *judge) sameValues(s *planfile.Step, n *ir.Node) error {
 	if s.Op != n.FullOp() {
 		return fault("steps", "step of node %q runs %s, the model has %s", n.Name, s.Op, n.FullOp())
+	}
+	var parts []string
+	if v := j.value[firstOutput(n)]; v != nil {
+		parts = v.Parts
 	}
 	for _, side := range []struct {
 		what string
@@ -172,7 +218,7 @@ func sameValues(s *planfile.Step, n *ir.Node, value map[string]*planfile.Value) 
 		k := 0
 		for _, vs := range side.want {
 			for _, v := range vs {
-				if v == nil || value[v.Name] == nil {
+				if v == nil || j.value[v.Name] == nil || slices.Contains(parts, v.Name) {
 					continue
 				}
 				if k >= len(side.have) || side.have[k] != v.Name {

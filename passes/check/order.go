@@ -2,28 +2,39 @@ package check
 
 import "memoc/ir/planfile"
 
-// touch is a byte range that a step reads or writes.
+// touch is bytes of a buffer that a step reads or writes.
 type touch struct {
-	arena      int
-	start, end int64
-	write      bool
+	arena  int
+	offset int64 // of the buffer
+	runs   []run
+	write  bool
 }
 
 func (j *judge) touches(s *planfile.Step) []touch {
 	var out []touch
-	for k, names := range [][]string{s.Reads, s.Writes} {
-		for _, name := range names {
-			v := j.value[name]
-			b := j.p.Buffers[v.Buffer]
-			start := b.Offset + v.Offset
-			out = append(out, touch{b.Arena, start, start + v.Size, k == 1})
+	add := func(buffer int, runs []run, write bool) {
+		if b := &j.p.Buffers[buffer]; len(runs) > 0 {
+			out = append(out, touch{b.Arena, b.Offset, runs, write})
 		}
 	}
+	for k, name := range s.Reads {
+		add(j.value[name].Buffer, j.reads(s, k), false)
+	}
+	for _, name := range s.Writes {
+		add(j.value[name].Buffer, j.writes(j.value[name]), true)
+	}
 	if s.Workspace >= 0 {
-		b := j.p.Buffers[s.Workspace]
-		out = append(out, touch{b.Arena, b.Offset, b.Offset + b.Size, true})
+		add(s.Workspace, []run{{0, j.p.Buffers[s.Workspace].Size}}, true)
 	}
 	return out
+}
+
+// common is the first address that both touch, of which one writes.
+func common(x, y *touch) (at int64, yes bool) {
+	if x.arena != y.arena || !x.write && !y.write {
+		return 0, false
+	}
+	return meet(x.runs, x.offset, y.runs, y.offset)
 }
 
 // reach is, for every step, the last step of each lane that has ended for sure
@@ -69,11 +80,11 @@ func (j *judge) races() error {
 			if a.Lane == b.Lane || known[i][a.Lane] >= k {
 				continue
 			}
-			for _, x := range all[k] {
-				for _, y := range all[i] {
-					if x.arena == y.arena && (x.write || y.write) && x.start < y.end && y.start < x.end {
+			for x := range all[k] {
+				for y := range all[i] {
+					if at, yes := common(&all[k][x], &all[i][y]); yes {
 						return fault("races", "step %d (%s) and step %d (%s) touch common bytes of arena %s from %d on, and nothing orders them",
-							k, a.Node, i, b.Node, j.p.Arenas[x.arena].Name, max(x.start, y.start))
+							k, a.Node, i, b.Node, j.p.Arenas[all[k][x].arena].Name, at)
 					}
 				}
 			}

@@ -149,8 +149,11 @@ var faults = []planted{
 		return k < 1
 	}},
 	{"a view in other bytes than its base", "views", func(p *planfile.Plan, k int) bool {
-		return nth(len(p.Values), k, func(i int) bool { return p.Values[i].Base != p.Values[i].Name },
-			func(i int) { p.Values[i].Buffer = (p.Values[i].Buffer + 1) % len(p.Buffers) })
+		next := func(i int) int { return (p.Values[i].Buffer + 1) % len(p.Buffers) }
+		return nth(len(p.Values), k, func(i int) bool {
+			v := &p.Values[i]
+			return v.Base != v.Name && v.Rows == 0 && v.Offset+v.Size <= p.Buffers[next(i)].Size
+		}, func(i int) { p.Values[i].Buffer = next(i) })
 	}},
 	{"a buffer beyond its arena", "bounds", func(p *planfile.Plan, k int) bool {
 		return nth(len(p.Buffers), k, func(i int) bool { return p.Buffers[i].Size > 0 },
@@ -334,7 +337,10 @@ var faults = []planted{
 		return nth(len(p.Steps), k, func(i int) bool { return p.Steps[i].Kind == "copy-out" }, func(i int) { bufferOf(p, p.Steps[i].Writes[0]).Class = "transient" })
 	}},
 	{"a copy called a computation", "copies", func(p *planfile.Plan, k int) bool {
-		return nth(len(p.Steps), k, func(i int) bool { return p.Steps[i].Kind != "run" }, func(i int) { p.Steps[i].Kind = "run" })
+		return nth(len(p.Steps), k, func(i int) bool {
+			s := &p.Steps[i]
+			return s.Kind != "run" && byName(p, s.Reads[0]).Rows == 0 && byName(p, s.Writes[0]).Rows == 0
+		}, func(i int) { p.Steps[i].Kind = "run" })
 	}},
 	{"a computation that reads host memory", "copies", func(p *planfile.Plan, k int) bool {
 		reader := func(i int) int {
@@ -363,7 +369,7 @@ var faults = []planted{
 		}, func(i int) { twice(p, i) })
 	}},
 	{"operands in another order", "steps", func(p *planfile.Plan, k int) bool {
-		return nth(len(p.Steps), k, func(i int) bool { r := p.Steps[i].Reads; return len(r) > 1 && r[0] != r[1] },
+		return nth(len(p.Steps), k, func(i int) bool { r := p.Steps[i].Reads; return len(r) > 1 && r[0] != r[1] && p.Steps[i].Part == nil },
 			func(i int) { r := p.Steps[i].Reads; r[0], r[1] = r[1], r[0] })
 	}},
 	{"a computation passed off as a view", "steps", func(p *planfile.Plan, k int) bool {
@@ -395,7 +401,7 @@ var faults = []planted{
 	{"fewer bytes than the type says", "sizes", func(p *planfile.Plan, k int) bool {
 		copied := func(name string) bool {
 			return slices.ContainsFunc(p.Steps, func(s planfile.Step) bool {
-				return s.Kind != "run" && (slices.Contains(s.Reads, name) || slices.Contains(s.Writes, name))
+				return (s.Kind != "run" || s.Part != nil) && (slices.Contains(s.Reads, name) || slices.Contains(s.Writes, name))
 			})
 		}
 		inPlace := func(i int) bool {
