@@ -142,14 +142,20 @@ func (w *path) next(tried map[string]bool) *Rung {
 	slices.SortStableFunc(order, compareRungs)
 	front := (&Ladder{order}).Pareto()
 	for i := len(front) - 1; i >= 0; i-- {
-		key := make([]byte, 0, 4*len(front[i].Choice))
-		for _, c := range front[i].Choice {
-			key = binary.LittleEndian.AppendUint32(key, uint32(c))
-		}
-		if !tried[string(key)] {
-			tried[string(key)] = true
+		key := keyOf(front[i].Choice)
+		if !tried[key] {
+			tried[key] = true
 			return &front[i]
 		}
 	}
 	return nil
+}
+
+// keyOf tells choices apart.
+func keyOf(choice []Choice) string {
+	key := make([]byte, 0, 4*len(choice))
+	for _, c := range choice {
+		key = binary.LittleEndian.AppendUint32(key, uint32(c))
+	}
+	return string(key)
 }

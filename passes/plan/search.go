@@ -70,7 +70,7 @@ func compareRungs(a, b Rung) int {
 // Search lists the plans that it finds on its paths from keeping everything to
 // the least memory: copies alone, recomputation alone, and both together. Each
 // path is walked down in coarse steps, taken lower from its end, and filled in
-// between. Work is bounded by counts, never by time.
+// between. Last come plans with splits, which start from those. Work is bounded by counts, never by time.
 func (p *Problem) Search(opt Options) (*Ladder, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -99,6 +99,11 @@ func (p *Problem) Search(opt Options) (*Ladder, error) {
 		if err := w.search(); err != nil {
 			return nil, err
 		}
+		l.Rungs = append(l.Rungs, w.rungs...)
+	}
+	if canSwap && opt.Policy == Auto {
+		w := &path{p: p, f: f, opt: opt, swap: true, remat: true, grain: 40}
+		w.searchSplits(l.Rungs)
 		l.Rungs = append(l.Rungs, w.rungs...)
 	}
 	sortRungs(&l)

@@ -12,8 +12,9 @@ type path struct {
 	f           *facts
 	opt         Options
 	swap, remat bool
-	memo        bool // the paper's plan, and nothing else
-	dear        bool // every copy has its price: the host is for what is dear to recompute
+	memo        bool   // the paper's plan, and nothing else
+	mixer       *mixer // of the search with splits
+	dear        bool   // every copy has its price: the host is for what is dear to recompute
 	rungs       []Rung
 	work        int64     // entries of all schedules built so far
 	filled      *Schedule // the last that fill looked at, and the choices it carries out

@@ -1,0 +1,199 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+)
+
+// mixer puts whole steps together from the plans of single layers.
+type mixer struct {
+	p      *Problem
+	f      *facts
+	layers []layer
+	solved map[string][]Choice // by layer problem: choices in the order of its tensors
+}
+
+// newMixer takes the repeated layers, or the whole step as one where there are
+// none. It is nil where nothing can be split.
+func newMixer(p *Problem, f *facts) *mixer {
+	m := &mixer{p: p, f: f, layers: p.layers(f), solved: map[string][]Choice{}}
+	if len(m.layers) == 0 {
+		m.layers = []layer{m.whole()}
+	}
+	for _, l := range m.layers {
+		for _, t := range l.tensors {
+			if p.splittable(f, t) {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+// wholeTensors is the most tensors that are solved for at once where there are
+// no layers.
+const wholeTensors = 48
+
+// whole is the step as one layer: the largest of what waits. The backward pass
+// takes about twice the forward's time.
+func (m *mixer) whole() layer {
+	l := layer{number: 1}
+	for _, op := range m.p.Ops {
+		l.time += op.Time / 3
+	}
+	for t, x := range m.p.Tensors {
+		if m.f.skeletal(t) && !x.Output && x.Bytes > 0 && !x.Derived && !x.Spread {
+			l.tensors = append(l.tensors, t)
+		}
+	}
+	slices.SortStableFunc(l.tensors, func(a, b int) int { return compare(m.p.Tensors[b].Bytes, m.p.Tensors[a].Bytes) })
+	l.tensors = l.tensors[:min(len(l.tensors), wholeTensors)]
+	return l
+}
+
+func compare(a, b int64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// plan is base with what is not kept of every layer swapped, split and made
+// again in the least time. Each layer's copies take up to level times its
+// forward pass, and all of them the host at most: what that lacks every layer
+// lacks alike.
+func (m *mixer) plan(base []Choice, kept func(layer, tensor int) bool, level float64) []Choice {
+	c := slices.Clone(base)
+	host := m.p.HostBytes
+	mine := make([]bool, len(c))
+	rest := make([][]int, len(m.layers))
+	for i, l := range m.layers {
+		for _, t := range l.tensors {
+			mine[t] = true
+			if c[t] = Keep; !kept(i, t) {
+				rest[i] = append(rest[i], t)
+			}
+		}
+	}
+	for t, k := range c {
+		if !mine[t] && k.Kind() == Swap {
+			host -= m.p.Tensors[t].Bytes
+		}
+	}
+	limits := m.limits(rest, max(host, 0), level)
+	for i, ts := range rest {
+		for k, x := range m.solve(ts, limits[i]) {
+			c[ts[k]] = x
+		}
+	}
+	return c
+}
+
+// limits is the bytes that each layer may have on the host.
+func (m *mixer) limits(rest [][]int, host int64, level float64) []int64 {
+	want := make([]int64, len(rest))
+	for i, ts := range rest {
+		all := m.p.sum(ts)
+		time := float64(m.layers[i].time)*level - float64(m.p.CopyLatency)*float64(len(ts))
+		want[i] = all
+		if hides := time * min(m.p.OutRate, 2*m.p.InRate); hides < float64(all) {
+			want[i] = max(int64(hides), 0)
+		}
+	}
+	order := make([]int, len(want))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return compare(want[a], want[b]) })
+	for k, i := range order {
+		want[i] = min(want[i], host/int64(len(order)-k))
+		host -= want[i]
+	}
+	return want
+}
+
+// solve is the choices for tensors of one layer within limit bytes on the host;
+// with everything made again that may be where there is no such plan.
+func (m *mixer) solve(tensors []int, limit int64) []Choice {
+	key := fmt.Sprint(limit)
+	for _, t := range tensors {
+		x := &m.p.Tensors[t]
+		key += fmt.Sprintf(" %d:%d:%d", x.Role, x.Bytes, m.p.Ops[m.f.producer[t]].Time)
+	}
+	if c, ok := m.solved[key]; ok {
+		return c
+	}
+	s := newShare(m.p, m.f, tensors)
+	if !s.solve(limit) {
+		s.best = make([]state, len(s.items))
+		for i := range s.best {
+			s.best[i] = remade
+		}
+	}
+	all := make(map[int]Choice, len(tensors))
+	s.choices(func(t int, c Choice) { all[t] = c })
+	c := make([]Choice, len(tensors))
+	for k, t := range tensors {
+		c[k] = all[t]
+	}
+	m.solved[key] = c
+	return c
+}
+
+// The plans that mixes tries: with how many layers, the last, kept whole, and
+// how full the copy lane.
+const mixedLayers = 16
+
+var mixedLevels = []float64{1, 0.9, 1.15, 1.5, 1 << 20}
+
+// searchSplits adds plans in which tensors are split, beside those found.
+func (w *path) searchSplits(found []Rung) {
+	if w.mixer = newMixer(w.p, w.f); w.mixer == nil {
+		return
+	}
+	w.mixes(slices.MinFunc(found, func(a, b Rung) int { return compare(a.Peak, b.Peak) }).Choice)
+	if len(w.rungs) > 0 {
+		w.fill()
+	}
+	w.refit(append(slices.Clone(found), w.rungs...))
+}
+
+// mixes adds plans in which every layer but the last few are treated alike, and
+// what belongs to no layer as in base.
+func (w *path) mixes(base []Choice) {
+	n := len(w.mixer.layers)
+	tried := map[string]bool{}
+	for k := 0; k <= min(n, mixedLayers); k++ {
+		whole := n - n*k/min(n, mixedLayers)
+		for _, level := range mixedLevels {
+			w.tryMix(w.mixer.plan(base, func(layer, _ int) bool { return layer >= n-whole }, level), tried)
+		}
+	}
+}
+
+// tryMix adds a plan unless it has been tried.
+func (w *path) tryMix(c []Choice, tried map[string]bool) {
+	key := keyOf(c)
+	if tried[key] {
+		return
+	}
+	tried[key] = true
+	if s, err := w.build(c); err == nil {
+		w.add(c, s)
+	}
+}
+
+// refit looks at the plans of the front once more: what is kept there stays,
+// and how the rest goes is decided anew.
+func (w *path) refit(found []Rung) {
+	slices.SortStableFunc(found, compareRungs)
+	tried := map[string]bool{}
+	for _, r := range (&Ladder{found}).Pareto() {
+		for _, level := range mixedLevels[:3] {
+			w.tryMix(w.mixer.plan(r.Choice, func(_, t int) bool { return r.Choice[t].Kind() == Keep }, level), tried)
+		}
+	}
+}
