@@ -88,6 +88,9 @@ func (i *Info) judgeOutput(n *ir.Node, m ir.AxisMap, o int, in []bool) string {
 	case o >= len(m.Out) || at.Dim >= len(m.Out[o]):
 		return fmt.Sprintf("the operator says nothing of the axes of %q", v.Name)
 	}
+	if !wholeBytes(v) {
+		return fmt.Sprintf("a token of %q is no whole number of bytes", v.Name)
+	}
 	dim, links := covering(n, m.Out[o], v, at.Dim)
 	if links == nil {
 		return fmt.Sprintf("the operator says nothing of axis %d of %q", at.Dim, v.Name)
@@ -141,6 +144,9 @@ func (i *Info) judgeLink(n *ir.Node, o, a int, l ir.AxisLink) string {
 	if !ok {
 		return fmt.Sprintf("%q varies by token, but not along one dimension", u.Name)
 	}
+	if !wholeBytes(u) {
+		return fmt.Sprintf("a token of %q is no whole number of bytes", u.Name)
+	}
 	if l.Rel == ir.Follow {
 		if read.Dim != l.Axis || read.Outer != made.Outer || read.Inner != made.Inner {
 			return fmt.Sprintf("%q and %q have their tokens at different places of one axis", v.Name, u.Name)
@@ -154,6 +160,11 @@ func (i *Info) judgeLink(n *ir.Node, o, a int, l ir.AxisLink) string {
 		return fmt.Sprintf("%q and %q have their tokens at different places", v.Name, u.Name)
 	}
 	return ""
+}
+
+// wholeBytes reports whether every element of v has bytes of its own.
+func wholeBytes(v *ir.Value) bool {
+	return v.Type.DType != ir.String && v.Type.DType.Bits()%8 == 0
 }
 
 // sameOrder reports whether the elements before, within and after a token are

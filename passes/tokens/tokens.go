@@ -37,14 +37,19 @@ type Info struct {
 // one that most bytes lie along of what the forward pass leaves for the
 // backward pass. Values without static shape have no token axis.
 func Find(g *ir.Graph) *Info {
+	p := &provenance{dims: make([][][]*factor, g.NumValues())}
+	p.graph(g)
+	return along(g, p, p.choose(g))
+}
+
+// along is the Info of the token axis that consists of these factors.
+func along(g *ir.Graph, p *provenance, token []*factor) *Info {
 	i := &Info{graph: g, axis: make([]Axis, g.NumValues()), varies: make([]bool, g.NumValues()),
 		nodes: make([]*verdict, g.NumNodes()), trial: ir.NewGraph("", g.Opsets)}
 	for v := range i.axis {
 		i.axis[v].Dim = -1
 	}
-	p := &provenance{dims: make([][][]*factor, g.NumValues())}
-	p.graph(g)
-	if token := p.choose(g); len(token) > 0 {
+	if len(token) > 0 {
 		i.tokens = extentOf(token)
 		i.locate(p, token)
 	}
@@ -88,11 +93,8 @@ func (i *Info) rowsOf(v *ir.Value) (rows, tokenBytes int64, ok bool) {
 	dims, _ := v.Type.Shape.Static()
 	rows = ir.Elems(dims[:a.Dim]) * a.Outer
 	perPiece := a.Inner * ir.Elems(dims[a.Dim+1:])
-	bits, ok := ir.MulSizes(perPiece, int64(v.Type.DType.Bits()))
-	if !ok || v.Type.DType == ir.String || bits%8 != 0 {
-		return 0, 0, false
-	}
-	return rows, rows * bits / 8, true
+	tokenBytes, ok = ir.MulSizes(rows, perPiece, int64(v.Type.DType.Bits()/8))
+	return rows, tokenBytes, ok && wholeBytes(v)
 }
 
 // locate sets axis and varies of every value.
