@@ -18,7 +18,13 @@ var _ = ir.Register(ir.Op{
 		c.SetTensor(1, ir.Bool, c.Shape(0))
 		return nil
 	},
-	Axes: ir.NoAxes,
+	Axes: func(n *ir.Node) ir.AxisMap {
+		one := *n
+		one.In = n.In[:min(3, len(n.In))]
+		m := ir.FollowAll(&one)
+		drawnByIndex(m)
+		return m
+	},
 	Cost: ir.PointwiseCost(10),
 	Grad: ir.GradOf(func(c *ir.GradCtx) error {
 		dx := dropoutGrad(c, biasDropoutPorts)

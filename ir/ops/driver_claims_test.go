@@ -63,7 +63,6 @@ var unclaimed = map[string]string{
 	"com.microsoft::AdamWOptimizer":          isSequences,
 	"com.microsoft::Attention":               isInference,
 	"com.microsoft::BeamSearch":              "is refused",
-	"com.microsoft::BiasDropout":             isRandom,
 	"com.microsoft::BroadcastGradientArgs":   "of the inputs the elements are shapes",
 	"com.microsoft::EmbedLayerNormalization": isInference,
 	"com.microsoft::MultiHeadAttention":      isInference,
@@ -82,21 +81,23 @@ const (
 // notRun lists the operators whose claims of that form are held against
 // execution with other values elsewhere, but never run on slices alone.
 var notRun = map[string]map[ir.AxisRel]string{
-	"CumProd":                                            {ir.Whole: "which part is needed is an input"},
-	"CumSum":                                             {ir.Whole: "which part is needed is an input"},
-	"ai.memoc::FlashAttention":                           {ir.Whole: isWhole},
-	"ai.memoc::FlashAttentionGrad":                       {ir.Whole: isWhole},
-	"ai.memoc::LinearCrossEntropy":                       {ir.Whole: isWhole},
-	"ai.memoc::SoftmaxCrossEntropyLossGrad":              {ir.Whole: isWhole},
+	"Dropout":                               {ir.Whole: isRandom},
+	"com.microsoft::BiasDropout":            {ir.Follow: isRandom, ir.Whole: isRandom},
+	"CumProd":                               {ir.Whole: "which part is needed is an input"},
+	"CumSum":                                {ir.Whole: "which part is needed is an input"},
+	"ai.memoc::FlashAttention":              {ir.Whole: isWhole},
+	"ai.memoc::FlashAttentionGrad":          {ir.Whole: isWhole},
+	"ai.memoc::LinearCrossEntropy":          {ir.Whole: isWhole},
+	"ai.memoc::SoftmaxCrossEntropyLossGrad": {ir.Whole: isWhole},
 	"com.microsoft::SoftmaxCrossEntropyLossInternal":     {ir.Follow: "log_prob depends on no label, but its node needs as many of them"},
 	"com.microsoft::SoftmaxCrossEntropyLossGrad":         {ir.Whole: isWhole},
 	"com.microsoft::SoftmaxCrossEntropyLossInternalGrad": {ir.Whole: isWhole},
-	"AveragePool":                                        {ir.Window: isWindow},
-	"Conv":                                               {ir.Window: isWindow},
-	"LRN":                                                {ir.Window: isWindow},
-	"LpPool":                                             {ir.Window: isWindow},
-	"MaxPool":                                            {ir.Window: isWindow},
-	"Pad":                                                {ir.Window: isWindow},
+	"AveragePool": {ir.Window: isWindow},
+	"Conv":        {ir.Window: isWindow},
+	"LRN":         {ir.Window: isWindow},
+	"LpPool":      {ir.Window: isWindow},
+	"MaxPool":     {ir.Window: isWindow},
+	"Pad":         {ir.Window: isWindow},
 }
 
 const (

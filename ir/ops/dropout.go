@@ -2,6 +2,18 @@ package ops
 
 import "memoc/ir"
 
+// drawnByIndex says of operators that draw a number by an element's index in
+// the whole tensor: elements follow, but a slice would draw other numbers.
+func drawnByIndex(m ir.AxisMap) {
+	for _, axes := range m.Out {
+		for a, links := range axes {
+			if len(links) > 0 {
+				axes[a] = append(links, ir.AxisLink{In: links[0].In, Axis: links[0].Axis, Rel: ir.Whole})
+			}
+		}
+	}
+}
+
 var _ = ir.Register(ir.Op{
 	Name: "Dropout",
 	Doc: "Zeroes elements with probability ratio and scales the others by 1/(1-ratio) in training; otherwise hands the input on. " +
@@ -19,12 +31,13 @@ var _ = ir.Register(ir.Op{
 		return nil
 	},
 	Axes: func(n *ir.Node) ir.AxisMap {
-		if on, known := dropoutTraining(n, dropoutPorts); on || !known {
-			return ir.AxisMap{} // numbers are drawn by the index in the whole tensor
-		}
 		one := *n
 		one.In = n.In[:min(1, len(n.In))]
-		return ir.FollowAll(&one)
+		m := ir.FollowAll(&one)
+		if on, known := dropoutTraining(n, dropoutPorts); on || !known {
+			drawnByIndex(m)
+		}
+		return m
 	},
 	Cost:      ir.PointwiseCost(8),
 	Grad:      ir.GradOf(func(c *ir.GradCtx) error { c.Set(0, dropoutGrad(c, dropoutPorts)); return nil }),

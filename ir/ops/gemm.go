@@ -101,11 +101,12 @@ func gemmInfer(c *ir.InferCtx) error {
 }
 
 func gemmAxes(n *ir.Node) ir.AxisMap {
-	if !gemmOfMatrices(n) {
+	ra, rb := inShapeOf(n, 0).Rank(), inShapeOf(n, 1).Rank()
+	if ra < 2 || rb < 2 {
 		return ir.AxisMap{}
 	}
 	ta, tb := transposed(n, "transA"), transposed(n, "transB")
-	m := matmulAxes(n, ta, 1-ta, tb, 1-tb)
+	m := matmulAxes(n, ra-2+ta, ra-1-ta, rb-2+tb, rb-1-tb)
 	if len(n.In) < 3 || n.In[2] == nil || m.Out == nil {
 		return m
 	}
@@ -114,8 +115,8 @@ func gemmAxes(n *ir.Node) ir.AxisMap {
 	if !c.Ranked {
 		return ir.AxisMap{}
 	}
-	for o := range 2 {
-		if axis := o - (2 - c.Rank()); axis >= 0 && c.Dims[axis].Equal(y.Dims[o]) {
+	for o := range y.Dims {
+		if axis := o - (y.Rank() - c.Rank()); axis >= 0 && c.Dims[axis].Equal(y.Dims[o]) {
 			m.Out[0][o] = append(m.Out[0][o], ir.AxisLink{In: 2, Axis: axis})
 		}
 	}

@@ -1,9 +1,6 @@
 package tokens
 
-import (
-	"memoc/ir"
-	"memoc/passes/liveness"
-)
+import "memoc/ir"
 
 // provenance holds the factors of every dimension of every value: nil for a
 // value of which no static shape is known.
@@ -122,100 +119,6 @@ func span(from, n int) []int {
 	out := make([]int, n)
 	for k := range out {
 		out[k] = from + k
-	}
-	return out
-}
-
-// weighted is a value that counts in the choice of the token axis.
-type weighted struct {
-	dims  [][]*factor
-	bytes int64
-}
-
-// waiting lists what the forward pass leaves for the backward pass; of a
-// forward graph, all that its nodes make.
-func (p *provenance) waiting(g *ir.Graph) []weighted {
-	backward := liveness.BackwardFrom(g)
-	forward := backward == len(g.Nodes)
-	at := make([]int, g.NumNodes())
-	for k, n := range g.Nodes {
-		at[n.ID] = k
-	}
-	var out []weighted
-	for _, n := range g.Nodes[:backward] {
-		for _, v := range n.Out {
-			if v == nil || p.dims[v.ID] == nil {
-				continue
-			}
-			left := forward
-			for _, u := range v.Uses() {
-				left = left || u.Node.Graph == g && at[u.Node.ID] >= backward
-			}
-			if bytes, err := v.Type.Bytes(); left && err == nil {
-				out = append(out, weighted{p.dims[v.ID], bytes})
-			}
-		}
-	}
-	return out
-}
-
-// choose is the factors of the token axis, none if no axis will do.
-func (p *provenance) choose(g *ir.Graph) []*factor {
-	waiting := p.waiting(g)
-	var best []*factor
-	most := int64(0)
-	for _, q := range p.queries(g) {
-		sum := int64(0)
-		for _, w := range waiting {
-			if _, _, ok := find(w.dims, q); ok {
-				sum += w.bytes
-			}
-		}
-		if sum > most {
-			best, most = q, sum
-		}
-	}
-	if best != nil {
-		return best
-	}
-	var order []*factor
-	sums := map[*factor]int64{}
-	for _, w := range waiting {
-		for _, fs := range w.dims {
-			for _, f := range leaves(fs) {
-				if _, seen := sums[f]; !seen {
-					order = append(order, f)
-				}
-				if _, _, ok := find(w.dims, []*factor{f}); ok {
-					sums[f] += w.bytes
-				}
-			}
-		}
-	}
-	for _, f := range order {
-		if sums[f] > most {
-			best, most = []*factor{f}, sums[f]
-		}
-	}
-	return best
-}
-
-// queries lists the query axes of attention, each once.
-func (p *provenance) queries(g *ir.Graph) (out [][]*factor) {
-	seen := map[*factor]bool{}
-	for _, n := range g.Nodes {
-		if n.Domain != ir.MemocDomain || n.Op != "FlashAttention" || n.In[0] == nil {
-			continue
-		}
-		dims := p.dims[n.In[0].ID]
-		if len(dims) != 4 {
-			continue
-		}
-		q := leaves(dims[2])
-		if len(q) > 0 && !seen[q[0]] {
-			seen[q[0]] = true
-			out = append(out, q)
-		}
 	}
 	return out
 }

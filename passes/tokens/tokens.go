@@ -34,12 +34,12 @@ type Info struct {
 
 // Find finds the token axis of g's top level. Where g holds attention in
 // memoc's own form it is the axis of the queries; else, and among several, the
-// one that most bytes lie along of what the forward pass leaves for the
-// backward pass. Values without static shape have no token axis.
+// one along which most bytes of what waits for the backward pass can be made
+// by token. Values without static shape have no token axis.
 func Find(g *ir.Graph) *Info {
 	p := &provenance{dims: make([][][]*factor, g.NumValues())}
 	p.graph(g)
-	return along(g, p, p.choose(g))
+	return choose(g, p)
 }
 
 // along is the Info of the token axis that consists of these factors.
