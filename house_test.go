@@ -53,6 +53,7 @@ var levels = map[string]struct {
 	"codegen/dot":             {3, nil},
 	"codegen/onnxout":         {3, nil},
 	"passes":                  {4, nil},
+	"passes/fit":              {4, []string{"passes"}},
 	"cmd/memoc":               {5, nil},
 	"testdata/models":         {5, nil},
 	"testdata/corpus":         {5, nil},

@@ -141,6 +141,8 @@ func NoGrad(why string) Grad { return Grad{None: why} }
 // passes/cost. Bytes count each operand once.
 type Cost struct {
 	FLOPs     int64
+	Forward   int64 // of FLOPs what the forward pass alone needs, where the node makes gradients too; 0: all
+	Dense     int64 // FLOPs if every query of an attention saw every key; 0: as FLOPs
 	Read      int64 // bytes
 	Write     int64 // bytes
 	Workspace int64 // bytes of scratch memory alive during the node alone

@@ -49,7 +49,7 @@ type call struct {
 }
 
 func commands() []*command {
-	return []*command{compileCommand, runCommand, inspectCommand, explainCommand, checkCommand, placeCommand,
+	return []*command{compileCommand, runCommand, inspectCommand, explainCommand, fitCommand, checkCommand, placeCommand,
 		passesCommand, opsCommand, devicesCommand, modelCommand, versionCommand}
 }
 

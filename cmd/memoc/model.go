@@ -24,17 +24,7 @@ func init() { modelCommand.run = runModel }
 
 func runModel(c *call) error {
 	f := newFlags(c.cmd)
-	preset := f.String("preset", "", "a `SIZE` of the MEMO paper: 7b, 13b, 30b or 65b")
-	layers := f.Int("layers", 0, "transformer layers: `N` (default 4)")
-	var hidden, heads, kvHeads, ffn, vocab, seq, batch int64
-	f.Int64Var(&hidden, "hidden", 0, "hidden size: `N` (default 64)")
-	f.Int64Var(&heads, "heads", 0, "attention heads: `N` (default 4)")
-	f.Int64Var(&kvHeads, "kv-heads", 0, "heads of key and value, llama: `N` (default: heads)")
-	f.Int64Var(&ffn, "ffn", 0, "feed-forward width: `N` (default: 4 x hidden for gpt, 8/3 x hidden for llama)")
-	f.Int64Var(&vocab, "vocab", 0, "vocabulary: `N` (default 256)")
-	f.Int64Var(&seq, "seq", 128, "tokens of a sequence: `N`")
-	f.Int64Var(&batch, "batch", 1, "sequences: `N`")
-	dtype := f.String("dtype", "", "`TYPE` of the weights: float, bfloat16, float16, double (default: float; bfloat16 for presets)")
+	mf := f.model()
 	inline := f.String("inline", "1MiB", "weights above this `SIZE` are absent external data")
 	seed := f.Uint64("seed", 1, "seed of the weights: `N`")
 	out := f.String("o", "", "write the model to `FILE`")
@@ -45,19 +35,11 @@ func runModel(c *call) error {
 	if *out == "" {
 		return &usageError{"-o FILE is needed"}
 	}
-	cfg, err := baseConfig(args[0], *preset, *dtype)
+	cfg, err := mf.config(args[0])
 	if err != nil {
 		return err
 	}
-	cfg.Seq, cfg.Batch, cfg.Seed = seq, batch, *seed
-	if *layers != 0 {
-		cfg.Layers = *layers
-	}
-	for dst, v := range map[*int64]int64{&cfg.Hidden: hidden, &cfg.Heads: heads, &cfg.KVHeads: kvHeads, &cfg.FFN: ffn, &cfg.Vocab: vocab} {
-		if v != 0 {
-			*dst = v
-		}
-	}
+	cfg.Seed = *seed
 	if cfg.InlineLimit, err = passes.ParseSize(*inline); err != nil {
 		return &usageError{"--inline: " + err.Error()}
 	}
@@ -66,6 +48,49 @@ func runModel(c *call) error {
 		return &usageError{err.Error()}
 	}
 	return onnx.Save(*out, m)
+}
+
+// modelFlags are the sizes of a generated model.
+type modelFlags struct {
+	preset, dtype                                  string
+	layers                                         int
+	hidden, heads, kvHeads, ffn, vocab, seq, batch int64
+}
+
+// modelFlagNames are the flags that only generated models have.
+var modelFlagNames = []string{"preset", "layers", "hidden", "heads", "kv-heads", "ffn", "vocab", "seq", "batch", "dtype"}
+
+func (f *flags) model() *modelFlags {
+	mf := &modelFlags{}
+	f.StringVar(&mf.preset, "preset", "", "a `SIZE` of the MEMO paper: 7b, 13b, 30b or 65b")
+	f.IntVar(&mf.layers, "layers", 0, "transformer layers: `N` (default 4)")
+	f.Int64Var(&mf.hidden, "hidden", 0, "hidden size: `N` (default 64)")
+	f.Int64Var(&mf.heads, "heads", 0, "attention heads: `N` (default 4)")
+	f.Int64Var(&mf.kvHeads, "kv-heads", 0, "heads of key and value, llama: `N` (default: heads)")
+	f.Int64Var(&mf.ffn, "ffn", 0, "feed-forward width: `N` (default: 4 x hidden for gpt, 8/3 x hidden for llama)")
+	f.Int64Var(&mf.vocab, "vocab", 0, "vocabulary: `N` (default 256)")
+	f.Int64Var(&mf.seq, "seq", 128, "tokens of a sequence: `N`")
+	f.Int64Var(&mf.batch, "batch", 1, "sequences: `N`")
+	f.StringVar(&mf.dtype, "dtype", "", "`TYPE` of the weights: float, bfloat16, float16, double (default: float; bfloat16 for presets)")
+	return mf
+}
+
+// config is the configuration that the flags give an architecture.
+func (mf *modelFlags) config(arch string) (models.Config, error) {
+	cfg, err := baseConfig(arch, mf.preset, mf.dtype)
+	if err != nil {
+		return cfg, err
+	}
+	cfg.Seq, cfg.Batch = mf.seq, mf.batch
+	if mf.layers != 0 {
+		cfg.Layers = mf.layers
+	}
+	for dst, v := range map[*int64]int64{&cfg.Hidden: mf.hidden, &cfg.Heads: mf.heads, &cfg.KVHeads: mf.kvHeads, &cfg.FFN: mf.ffn, &cfg.Vocab: mf.vocab} {
+		if v != 0 {
+			*dst = v
+		}
+	}
+	return cfg, nil
 }
 
 // baseConfig is the configuration before sizes given one by one.

@@ -34,6 +34,15 @@ func (p *progress) update(what string, share float64) {
 	fmt.Fprintf(p.w, "\r\033[K%3.0f%% %s (%.0f s)", 100*share, what, time.Since(p.start).Seconds())
 }
 
+// note says what is being done where nobody knows how far it is.
+func (p *progress) note(what string) {
+	if p.w == nil || time.Since(p.start) < time.Second {
+		return
+	}
+	p.shown = true
+	fmt.Fprintf(p.w, "\r\033[K%s (%.0f s)", what, time.Since(p.start).Seconds())
+}
+
 // done removes the line.
 func (p *progress) done() {
 	if p.shown {

@@ -19,7 +19,8 @@ var _ = ir.Register(ir.Op{
 	Cost: func(c *ir.CostCtx) ir.Cost {
 		a, _ := attentionViewOf(c.Node, c.InShape)
 		read, write := c.Traffic()
-		return ir.Cost{FLOPs: 2 * a.b * a.h * a.pairs() * (a.d + a.e), Read: read, Write: write, Unit: ir.AttnFwd, DType: c.InDType(0)}
+		perPair := 2 * a.b * a.h * (a.d + a.e)
+		return ir.Cost{FLOPs: perPair * a.pairs(), Dense: perPair * a.s * a.t, Read: read, Write: write, Unit: ir.AttnFwd, DType: c.InDType(0)}
 	},
 	Grad:      ir.GradOf(attentionGrad),
 	Recompute: ir.Pure,

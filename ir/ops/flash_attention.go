@@ -29,7 +29,8 @@ var _ = ir.Register(ir.Op{
 	Cost: func(c *ir.CostCtx) ir.Cost {
 		f, _ := flashView(c.Node, c.InShape(0), c.InShape(1), c.InShape(2))
 		read, write := c.Traffic()
-		return ir.Cost{FLOPs: 2 * f.b * f.h * f.pairs() * (f.d + f.e), Read: read, Write: write,
+		perPair := 2 * f.b * f.h * (f.d + f.e)
+		return ir.Cost{FLOPs: perPair * f.pairs(), Dense: perPair * f.s * f.t, Read: read, Write: write,
 			Unit: ir.AttnFwd, DType: c.InDType(0)}
 	},
 	Grad:      ir.GradOf(flashGrad),

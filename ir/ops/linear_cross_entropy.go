@@ -120,7 +120,8 @@ func linearCrossEntropyCost(c *ir.CostCtx) ir.Cost {
 	}
 	scores, losses, sum, scratch := headWorkspace(c)
 	read, write := c.Traffic()
-	return ir.Cost{FLOPs: 2 * products * tokens * hidden * vocab, Read: read, Write: write,
+	product := 2 * tokens * hidden * vocab
+	return ir.Cost{FLOPs: products * product, Forward: product, Read: read, Write: write,
 		Workspace: scores + losses + sum + scratch, Unit: ir.Matrix, DType: c.InDType(0)}
 }
 

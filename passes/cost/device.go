@@ -89,6 +89,25 @@ func LoadDevice(name string) (*Device, error) {
 		Help:    "use one of " + strings.Join(names, ", ") + ", or the path of a .json profile"}
 }
 
+// Times is n devices as one: n times the rates, the memory, the host memory and
+// what the system takes of both. This is ideal tensor parallelism, in which
+// every operation is cut into n equal parts and communication is free.
+func (d *Device) Times(n int) *Device {
+	x, f := *d, float64(n)
+	x.MemoryBytes, x.Reserved, x.HostBytes = d.MemoryBytes*int64(n), d.Reserved*int64(n), d.HostBytes*int64(n)
+	x.MatrixTFLOPS, x.VectorTFLOPS = scaled(d.MatrixTFLOPS, f), scaled(d.VectorTFLOPS, f)
+	x.MemoryGBps, x.OutGBps, x.InGBps = d.MemoryGBps*f, d.OutGBps*f, d.InGBps*f
+	return &x
+}
+
+func scaled(rates map[string]float64, f float64) map[string]float64 {
+	out := make(map[string]float64, len(rates))
+	for t, r := range rates {
+		out[t] = r * f
+	}
+	return out
+}
+
 func parseDevice(file string, data []byte) (*Device, error) {
 	var d Device
 	dec := json.NewDecoder(strings.NewReader(string(data)))
@@ -159,12 +178,21 @@ func (d *Device) Time(c ir.Cost) ir.Nanos {
 	return d.Launch + ir.Nanos(max(arith, memory))
 }
 
-// Node is the predicted time and workspace of one node. Operators memoc does
-// not know are taken to read and write their operands once.
+// Node is the predicted time and workspace of one node.
 func (d *Device) Node(n *ir.Node) (t ir.Nanos, workspace ir.Bytes, err error) {
-	c, err := ir.NewNodeCtx(n)
+	c, err := OfNode(n)
 	if err != nil {
 		return 0, 0, err
+	}
+	return d.Time(c), c.Workspace, nil
+}
+
+// OfNode is what one node does. Operators memoc does not know are taken to read
+// and write their operands once.
+func OfNode(n *ir.Node) (ir.Cost, error) {
+	c, err := ir.NewNodeCtx(n)
+	if err != nil {
+		return ir.Cost{}, err
 	}
 	var cost ir.Cost
 	if n.Decl != nil {
@@ -172,11 +200,15 @@ func (d *Device) Node(n *ir.Node) (t ir.Nanos, workspace ir.Bytes, err error) {
 	} else {
 		cost.Read, cost.Write = c.Traffic()
 	}
-	if cost.FLOPs < 0 || cost.Read < 0 || cost.Write < 0 || cost.Workspace < 0 {
-		return 0, 0, n.Errorf("cost", "BUG: the cost %+v overflows or is negative", cost)
+	if cost.FLOPs < 0 || cost.Forward < 0 || cost.Dense < 0 || cost.Read < 0 || cost.Write < 0 || cost.Workspace < 0 {
+		return ir.Cost{}, n.Errorf("cost", "BUG: the cost %+v overflows or is negative", cost)
 	}
-	return d.Time(cost), cost.Workspace, nil
+	return cost, nil
 }
+
+// Peak is the rate of matrix products in a type, in FLOP per nanosecond, that
+// the vendor states.
+func (d *Device) Peak(t ir.DType) float64 { return rate(d.MatrixTFLOPS, t) }
 
 // Names lists the names of devices, sorted.
 func Names(ds []*Device) []string {
