@@ -161,6 +161,10 @@ type Decision struct {
 	Extra   Nanos  // compute added by recomputing it, or time its copies take
 	Produce string // node that makes it
 
+	// Head is the part of a split tensor that goes to the host; the rest is made
+	// again.
+	Head Bytes
+
 	Type       string
 	First, End int    // steps from its definition to its last use, half-open
 	Binds      string // the limit that decided: see docs/plan.md

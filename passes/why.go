@@ -11,19 +11,33 @@ import (
 // one that was moved or made again, with what else could have and why not.
 func (r *rewriter) decisions() {
 	c := r.c
-	prices := c.Problem.Prices(c.placement.choice, r.s)
+	prices, again := c.Problem.Prices(c.placement.choice, r.s), r.timeOfClones()
 	for t, i := range c.Origin.storage {
 		st := &c.Live.Storages[i]
 		x := &prices[t]
 		if x.Copied == 0 && x.Made == 0 && st.Class != ir.Skeletal {
 			continue
 		}
-		j := judge{c: c, s: r.s, t: t, x: x, node: st.Root.Def, derived: st.Derived}
+		j := judge{c: c, s: r.s, t: t, x: x, node: st.Root.Def, derived: st.Derived, again: again[c.producerOf(t)]}
 		d := ir.Decision{Tensor: st.Root.Name, Type: st.Root.Type.String(), Bytes: st.Bytes, Produce: st.Root.Def.Name, First: x.First, End: x.End}
-		d.Options = []ir.Alternative{j.keep(), j.swap(), j.again()}
+		d.Options = []ir.Alternative{j.keep(), j.swap(), j.remake()}
+		if c.Problem.Tokens > 0 {
+			d.Options = append(d.Options, j.split())
+		}
 		j.decide(&d)
 		r.prog.Decisions = append(r.prog.Decisions, d)
 	}
+}
+
+// timeOfClones is by problem op the time of its clones.
+func (r *rewriter) timeOfClones() []ir.Nanos {
+	out := make([]ir.Nanos, len(r.c.Problem.Ops))
+	for i := range r.s.Entries {
+		if e := &r.s.Entries[i]; e.Kind == plan.Clone {
+			out[e.Op] += r.s.Duration(r.c.Problem, e)
+		}
+	}
+	return out
 }
 
 // judge weighs the alternatives for one tensor of a finished plan.
@@ -34,6 +48,7 @@ type judge struct {
 	x       *plan.Price
 	node    *ir.Node
 	derived bool
+	again   ir.Nanos // of the clones of its producer
 }
 
 // over is the bytes by which the plan would exceed its budget if the tensor
@@ -82,7 +97,7 @@ func (j *judge) swap() ir.Alternative {
 	return a
 }
 
-func (j *judge) again() ir.Alternative {
+func (j *judge) remake() ir.Alternative {
 	a := ir.Alternative{Kind: ir.Remat, Time: j.x.Again}
 	if why := neverAgain(j.node); why != "" {
 		a.Time, a.Note = 0, why
@@ -93,6 +108,38 @@ func (j *judge) again() ir.Alternative {
 		a.Note = "what it needs is there"
 	}
 	return a
+}
+
+// split judges cutting along the tokens.
+func (j *judge) split() ir.Alternative {
+	a := ir.Alternative{Kind: ir.SplitTokens}
+	p := j.c.Problem
+	op := &p.Ops[j.c.producerOf(j.t)]
+	switch x := &p.Tensors[j.t]; {
+	case x.Output:
+		a.Note = "an output stays"
+	case x.Rows == 0:
+		a.Note = "it has no token axis"
+	case op.Range == nil:
+		a.Note = "cannot be cut"
+		if why := j.c.Tokens.Why(j.node); why != "" {
+			a.Note += ": " + why
+		}
+	default:
+		a.Possible = true
+		a.Note = fmt.Sprintf("may be cut every %d of %d tokens", p.Tile, p.Tokens)
+		if j.x.Head > 0 {
+			head := tokensOf(p, 0, j.x.Head).extent()
+			a.Time = 2*p.CopyLatency + j.again + j.copies(head*x.TokenBytes)
+			a.Note = fmt.Sprintf("cut after %d of %d tokens", head, p.Tokens)
+		}
+	}
+	return a
+}
+
+// copies is the time of moving that many bytes out and in, without latencies.
+func (j *judge) copies(bytes ir.Bytes) ir.Nanos {
+	return ir.Nanos(float64(bytes)/j.c.Problem.OutRate + float64(bytes)/j.c.Problem.InRate)
 }
 
 // producerOf is the problem op that makes tensor t.
@@ -126,6 +173,8 @@ func neverAgain(n *ir.Node) string {
 func (j *judge) decide(d *ir.Decision) {
 	swap, again := d.Options[1], d.Options[2]
 	switch {
+	case j.x.Copied > 0 && j.x.Head > 0:
+		j.decideSplit(d)
 	case j.x.Copied > 0:
 		d.Kind, d.Reason, d.Binds = ir.Swap, "its copies hide behind computation", "budget"
 		if j.x.Idle < j.x.Copy || j.s.Stall > 0 {
@@ -133,7 +182,7 @@ func (j *judge) decide(d *ir.Decision) {
 		}
 	case j.x.Made > 0:
 		d.Kind, d.Binds = ir.Remat, "budget"
-		d.Extra = int64(j.x.Made) * j.c.Problem.Ops[j.c.producerOf(j.t)].Time
+		d.Extra = j.again
 		d.Reason = "made again once, which costs less than its bytes"
 		if j.x.Made > 1 {
 			d.Reason = fmt.Sprintf("made again %d times, which costs less than its bytes", j.x.Made)
@@ -155,6 +204,23 @@ func (j *judge) decide(d *ir.Decision) {
 			}
 		}
 	}
+}
+
+// decideSplit states a split: what of it goes where, and why not all of it to
+// the host.
+func (j *judge) decideSplit(d *ir.Decision) {
+	p := j.c.Problem
+	x := &p.Tensors[j.t]
+	head := tokensOf(p, 0, j.x.Head).extent()
+	d.Kind, d.Head, d.Extra, d.Binds = ir.SplitTokens, head*x.TokenBytes, j.again, "budget"
+	rest := "the rest"
+	switch {
+	case j.s.HostPeak+x.Bytes-d.Head > j.c.hostBudget():
+		rest, d.Binds = "the rest, for which there is no host memory,", "host budget"
+	case j.x.Idle < j.x.Copy:
+		rest, d.Binds = "the rest, whose copies would not hide,", "copy lane"
+	}
+	d.Reason = fmt.Sprintf("the first %d of %d tokens go to the host; %s is made again", head, p.Tokens, rest)
 }
 
 func nanos(n ir.Nanos) string {

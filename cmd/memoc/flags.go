@@ -137,6 +137,7 @@ type compileFlags struct {
 	mapping    map[string]string
 	strict     bool
 	policy     plan.Policy
+	tile       int64
 	debug      passes.Debug
 }
 
@@ -160,6 +161,12 @@ func (f *flags) compile() *compileFlags {
 	f.Func("policy", "what may be done with tensors: `NAME`, auto (whatever is fastest), keep, swap, recompute or memo (default auto)", func(s string) (err error) {
 		if cf.policy, err = plan.ParsePolicy(s); err != nil {
 			return fmt.Errorf("nothing is called %q%s; use %s", s, didYouMean(s, plan.PolicyNames()), strings.Join(plan.PolicyNames(), ", "))
+		}
+		return nil
+	})
+	f.Func("tile", "tensors may be cut every `N` tokens (default 128, and 8 positions in a shorter sequence)", func(s string) (err error) {
+		if cf.tile, err = strconv.ParseInt(s, 10, 64); err != nil || cf.tile <= 0 {
+			return fmt.Errorf("%q: write a positive number of tokens", s)
 		}
 		return nil
 	})
@@ -224,5 +231,5 @@ func (cf *compileFlags) options() (passes.Options, error) {
 		return passes.Options{}, &usageError{"--loss needs --train"}
 	}
 	return passes.Options{Train: cf.train, Loss: cf.loss, Wrt: cf.wrt, Dims: cf.dims, Strict: cf.strict, Budget: cf.budget,
-		HostBudget: cf.hostBudget, Device: dev, Policy: cf.policy, Debug: cf.debug}, nil
+		HostBudget: cf.hostBudget, Device: dev, Policy: cf.policy, Tile: cf.tile, Debug: cf.debug}, nil
 }

@@ -38,6 +38,10 @@ func printTable(w io.Writer, c *passes.Context, out string) {
 	counts := decisionCounts(c.Program)
 	for _, k := range []ir.DecisionKind{ir.Keep, ir.Swap, ir.Remat, ir.SplitTokens} {
 		d := counts[k.String()]
+		if d.Head > 0 {
+			row(k.String(), "%s in %d tensors (%s swapped, %s recomputed)", size(d.Bytes), d.Tensors, size(d.Head), size(d.Bytes-d.Head))
+			continue
+		}
 		row(k.String(), "%s in %d tensors", size(d.Bytes), d.Tensors)
 	}
 	row("extra compute", "%s", duration(m.ExtraCompute))
@@ -60,6 +64,7 @@ func duration(n ir.Nanos) string { return time.Duration(n).Round(time.Microsecon
 type decisionCount struct {
 	Tensors int   `json:"tensors"`
 	Bytes   int64 `json:"bytes"`
+	Head    int64 `json:"head_bytes,omitempty"` // of split ones: what goes to the host
 }
 
 func decisionCounts(p *ir.Program) map[string]*decisionCount {
@@ -70,6 +75,7 @@ func decisionCounts(p *ir.Program) map[string]*decisionCount {
 	for _, d := range p.Decisions {
 		counts[d.Kind.String()].Tensors++
 		counts[d.Kind.String()].Bytes += d.Bytes
+		counts[d.Kind.String()].Head += d.Head
 	}
 	return counts
 }

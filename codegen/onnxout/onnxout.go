@@ -72,7 +72,7 @@ func addMetadata(m *ir.Model, p *ir.Program) {
 	set("memoc.peak_bytes", "%d", p.Metrics.Peak)
 	set("memoc.host_bytes", "%d", p.Metrics.HostPeak)
 	set("memoc.time_ns", "%d", p.Metrics.Time)
-	for _, k := range []ir.DecisionKind{ir.Swap, ir.Remat} {
+	for _, k := range []ir.DecisionKind{ir.Swap, ir.Remat, ir.SplitTokens} {
 		if names := byKind[k.String()]; len(names) > 0 {
 			set("memoc."+k.String(), "%s", strings.Join(names, "\n"))
 		}

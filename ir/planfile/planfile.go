@@ -126,6 +126,7 @@ type Decision struct {
 	End          int           `json:"end,omitempty"`
 	Binds        string        `json:"binds,omitempty"`
 	Alternatives []Alternative `json:"alternatives,omitempty"`
+	HeadBytes    int64         `json:"head_bytes,omitempty"` // of a split
 }
 
 // Alternative is one way to treat a tensor, and what it costs beside the rest
@@ -184,7 +185,7 @@ func FromProgram(p *ir.Program) *Plan {
 
 func decisionOf(d *ir.Decision) Decision {
 	out := Decision{Tensor: d.Tensor, Bytes: d.Bytes, Decision: d.Kind.String(), Reason: d.Reason, Extra: d.Extra, Producer: d.Produce,
-		Type: d.Type, First: d.First, End: d.End, Binds: d.Binds}
+		Type: d.Type, First: d.First, End: d.End, Binds: d.Binds, HeadBytes: d.Head}
 	for _, a := range d.Options {
 		out.Alternatives = append(out.Alternatives, Alternative{a.Kind.String(), a.Possible, a.Bytes, a.Time, a.Note})
 	}
