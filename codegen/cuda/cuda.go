@@ -64,9 +64,9 @@ type row struct {
 	refs    [5]string // into the tables buffers, copies, ranges, waits, freed
 }
 
+// rangeRow is pieces of an arena: count of n bytes, stride apart.
 type rangeRow struct {
 	arena  int
-	buffer int // only pieces of one buffer are written as one range
 	write  bool
 	off, n int64
 	count  int64
@@ -74,8 +74,7 @@ type rangeRow struct {
 }
 
 type copyRow struct {
-	dst, src rangeRow // n: bytes of a row; stride: pitch
-	rows     int64
+	dst, src rangeRow // as many pieces of one size
 }
 
 func newEmitter(p *ir.Program) *emitter {
@@ -128,10 +127,10 @@ func (e *emitter) row(i int) (row, error) {
 		r.name = s.Node.Name
 	}
 	for _, a := range s.Reads {
-		e.addAccess(&r, a, false)
+		r.addRange(e.rangeOf(a, false))
 	}
 	for _, a := range s.Writes {
-		e.addAccess(&r, a, true)
+		r.addRange(e.rangeOf(a, true))
 	}
 	for _, w := range s.Waits {
 		r.waits = append(r.waits, e.events[w])
@@ -140,8 +139,7 @@ func (e *emitter) row(i int) (row, error) {
 		return r, e.addCopies(&r)
 	}
 	if s.Workspace >= 0 && !touches(s.Writes, s.Workspace) {
-		b := e.p.Buffers[s.Workspace]
-		r.addRange(rangeRow{arena: b.Arena, buffer: s.Workspace, write: true, off: b.Offset, n: b.Size, count: 1})
+		r.addRange(e.rangeOf(ir.Access{Buffer: s.Workspace, Size: e.p.Buffers[s.Workspace].Size}, true))
 	}
 	return r, e.addLaunch(&r)
 }
@@ -155,68 +153,51 @@ func touches(as []ir.Access, buffer int) bool {
 	return false
 }
 
-// addAccess appends the pieces of an access.
-func (e *emitter) addAccess(r *row, a ir.Access, write bool) {
-	a.Each(func(from, to int64) {
-		piece := a
-		piece.Offset, piece.Size = from, to-from
-		r.addRange(e.rangeOf(piece, write))
-	})
-}
-
 func (e *emitter) rangeOf(a ir.Access, write bool) rangeRow {
 	b := e.p.Buffers[a.Buffer]
-	return rangeRow{arena: b.Arena, buffer: a.Buffer, write: write, off: b.Offset + a.Offset, n: a.Size, count: 1}
+	x := rangeRow{arena: b.Arena, write: write, off: b.Offset + a.Offset}
+	if x.count, x.n = a.Pieces(); x.count > 1 {
+		x.stride = a.Pitch
+	}
+	return x
 }
 
-// addRange appends x, or lengthens the last range where x is its next piece.
 func (r *row) addRange(x rangeRow) {
-	if x.n == 0 {
-		return
+	if x.n > 0 {
+		r.ranges = append(r.ranges, x)
 	}
-	if len(r.ranges) > 0 {
-		last := &r.ranges[len(r.ranges)-1]
-		if last.buffer == x.buffer && last.write == x.write && last.n == x.n {
-			gap := x.off - last.off - last.stride*(last.count-1)
-			if gap >= last.n && (last.count == 1 || gap == last.stride) {
-				last.stride = gap
-				last.count++
-				return
-			}
-		}
-	}
-	r.ranges = append(r.ranges, x)
 }
 
-// addCopies pairs the reads and writes of a copy step, piece by piece.
+// addCopies pairs the reads and writes of a copy step.
 func (e *emitter) addCopies(r *row) error {
 	s := r.step
 	if len(s.Reads) != len(s.Writes) {
-		return fmt.Errorf("BUG: copy step %q reads %d pieces and writes %d", r.name, len(s.Reads), len(s.Writes))
+		return fmt.Errorf("BUG: copy step %q reads %d ranges and writes %d", r.name, len(s.Reads), len(s.Writes))
 	}
 	for i := range s.Reads {
-		src, dst := e.rangeOf(s.Reads[i], false), e.rangeOf(s.Writes[i], true)
-		if src.n != dst.n {
-			return fmt.Errorf("BUG: copy step %q reads %d bytes and writes %d", r.name, src.n, dst.n)
-		}
-		if src.n > 0 {
-			r.addCopy(src, dst)
+		if err := e.addCopy(r, s.Reads[i], s.Writes[i]); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// addCopy appends a copy, or makes it one more row of the last one.
-func (r *row) addCopy(src, dst rangeRow) {
-	if len(r.copies) > 0 {
-		c := &r.copies[len(r.copies)-1]
-		sgap, dgap := src.off-c.src.off-c.src.stride*(c.rows-1), dst.off-c.dst.off-c.dst.stride*(c.rows-1)
-		regular := c.rows == 1 || (sgap == c.src.stride && dgap == c.dst.stride)
-		if c.src.arena == src.arena && c.dst.arena == dst.arena && c.src.n == src.n && sgap >= src.n && dgap >= src.n && regular {
-			c.src.stride, c.dst.stride = sgap, dgap
-			c.rows++
-			return
+// addCopy appends a copy; of the two sides one may be in one piece where the
+// other lies in rows.
+func (e *emitter) addCopy(r *row, from, to ir.Place) error {
+	src, dst := e.rangeOf(from, false), e.rangeOf(to, true)
+	if from.Size != to.Size || src.count > 1 && dst.count > 1 && src.count != dst.count {
+		return fmt.Errorf("BUG: step %q copies %d pieces of %d bytes into %d of %d", r.name, src.count, src.n, dst.count, dst.n)
+	}
+	if from.Size == 0 {
+		return nil
+	}
+	rows := max(src.count, dst.count)
+	for _, x := range []*rangeRow{&src, &dst} {
+		if x.count < rows {
+			x.count, x.n, x.stride = rows, x.n/rows, x.n/rows
 		}
 	}
-	r.copies = append(r.copies, copyRow{src: src, dst: dst, rows: 1})
+	r.copies = append(r.copies, copyRow{dst, src})
+	return nil
 }

@@ -159,21 +159,23 @@ func TestEmitAndRun(t *testing.T) {
 	}
 }
 
-// swapProgram plans swapGraph with a copied out and back; c takes a's place.
+// swapProgram plans swapGraph with a copied out, in two rows, and back; c takes
+// a's place.
 func swapProgram(t *testing.T) *ir.Program {
 	g, v := swapGraph()
 	p := plan(t, g)
 	a, soft := v[2], v[3]
-	slot := addBuffer(p, ir.Buffer{Name: "a slot", Arena: ir.HostArena, Size: 24, First: 1, End: 4, Class: ir.HostSlot})
+	slot := addBuffer(p, ir.Buffer{Name: "a slot", Arena: ir.HostArena, Size: 28, First: 1, End: 4, Class: ir.HostSlot})
+	apart := ir.Place{Buffer: slot, Size: 24, Rows: 2, Pitch: 16}
 	again := addBuffer(p, ir.Buffer{Name: "a again", Value: a, Size: 24, First: 3, End: 5})
 	p.Buffers[p.Places[a.ID].Buffer].End = 3
 	p.Buffers[p.Places[soft.ID].Buffer].End = 5
 	first, last := p.Steps[0], p.Steps[2]
 	mid := p.Steps[1]
 	out := ir.Step{Kind: ir.CopyOutStep, Lane: ir.OutLane, Workspace: -1, Waits: []int{0},
-		Reads: pieces(p.Places[a.ID].Buffer, 12), Writes: pieces(slot, 12)}
+		Reads: []ir.Access{{Buffer: p.Places[a.ID].Buffer, Size: 24}}, Writes: []ir.Access{apart}}
 	in := ir.Step{Kind: ir.CopyInStep, Lane: ir.InLane, Workspace: -1, Waits: []int{1},
-		Reads: pieces(slot, 12), Writes: pieces(again, 12)}
+		Reads: []ir.Access{apart}, Writes: []ir.Access{{Buffer: again, Size: 24}}}
 	last.Waits = []int{3}
 	last.Reads = []ir.Access{access(p, soft), {Buffer: again, Size: 24}}
 	p.Steps = []ir.Step{first, out, mid, in, last}
@@ -182,11 +184,6 @@ func swapProgram(t *testing.T) *ir.Program {
 	p.Places = append(p.Places, ir.Place{Buffer: again, Size: 24})
 	ir.NewEdit(g).SetInput(last.Node, 1, back)
 	return p
-}
-
-// pieces is a buffer of 24 bytes in two accesses.
-func pieces(buffer int, n int64) []ir.Access {
-	return []ir.Access{{Buffer: buffer, Size: n}, {Buffer: buffer, Offset: n, Size: n}}
 }
 
 func TestFaultsAreFound(t *testing.T) {

@@ -44,6 +44,9 @@ func (e *emitter) addLaunch(r *row) error {
 	if done, err := e.addView(r); done || err != nil {
 		return err
 	}
+	if done, err := e.addRanges(r); done || err != nil {
+		return err
+	}
 	if n.Decl.Kernel.Make == nil {
 		return n.Errorf("no-kernel", "operator %s (domain %q, version %d) has no kernel: %s", n.FullOp(), n.Domain, n.Version, n.Decl.Kernel.None)
 	}
@@ -90,29 +93,40 @@ func (e *emitter) addView(r *row) (done bool, err error) {
 		if in < 0 || in >= len(n.In) || n.In[in] == nil {
 			return false, nil
 		}
-		dst, size, err := e.place(v)
-		if err != nil {
-			return true, err
+		dst, placed := e.placed(v)
+		src, given := e.placed(n.In[in])
+		if placed && !given && dst.Size > 0 {
+			return true, n.Errorf("no-kernel", "BUG: input %q has no place", n.In[in].Name)
 		}
-		src, _, err := e.place(n.In[in])
-		if err != nil {
-			return true, err
-		}
-		if dst != src && dst >= 0 && size > 0 {
-			r.addCopy(rangeRow{arena: ir.DeviceArena, off: src, n: size}, rangeRow{arena: ir.DeviceArena, off: dst, n: size})
+		if placed && !src.Same(dst) {
+			src.Size, dst.Size = min(src.Size, dst.Size), min(src.Size, dst.Size)
+			if err := e.addCopy(r, src, dst); err != nil {
+				return true, err
+			}
 		}
 	}
 	r.remark = "view"
 	return true, nil
 }
 
-// place is a value's offset in the device arena; -1 if it has no bytes of its
-// own.
-func (e *emitter) place(v *ir.Value) (off, size int64, err error) {
+// placed is a value's place; ok is false if it has no bytes of its own.
+func (e *emitter) placed(v *ir.Value) (pl ir.Place, ok bool) {
 	if v == nil || int(v.ID) >= len(e.p.Places) || e.p.Places[v.ID].Buffer < 0 {
+		return ir.Place{Buffer: -1}, false
+	}
+	return e.p.Places[v.ID], true
+}
+
+// place is the offset of a value in the device arena, for what takes contiguous
+// bytes; -1 if it has no bytes of its own.
+func (e *emitter) place(v *ir.Value) (off, size int64, err error) {
+	pl, ok := e.placed(v)
+	if !ok {
 		return -1, 0, nil
 	}
-	pl := e.p.Places[v.ID]
+	if !pl.Contiguous() {
+		return 0, 0, fmt.Errorf("BUG: %q lies in %d pieces and is used as if it were one", v.Name, pl.Rows)
+	}
 	b := e.p.Buffers[pl.Buffer]
 	if b.Arena != ir.DeviceArena {
 		return 0, 0, fmt.Errorf("BUG: %q is used by a kernel and lies in arena %d", v.Name, b.Arena)

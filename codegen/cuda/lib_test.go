@@ -34,7 +34,7 @@ func TestLibrary(t *testing.T) {
 // emulated are the flags and sources that build the CUDA side of the library
 // on the stand-in for CUDA.
 func emulated(lib string) []string {
-	return []string{"-std=c++17", "-O0", "-ffp-contract=off", "-DMEMOC_BLOCK=64", "-Wall", "-Werror", "-Itestdata/fakecuda", "-Itestdata", "-I" + lib, "-x", "c++",
+	return []string{"-std=c++17", "-O0", "-ffp-contract=off", "-DMEMOC_BLOCK=64", "-DMEMOC_MAX_PITCH=4096", "-Wall", "-Werror", "-Itestdata/fakecuda", "-Itestdata", "-I" + lib, "-x", "c++",
 		"testdata/fakecuda/fakecuda.cpp", lib + "/memoc/runtime_cuda.cu", lib + "/memoc/gemm_cuda.cu", lib + "/memoc/matmul.cpp"}
 }
 

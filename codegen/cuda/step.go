@@ -103,7 +103,7 @@ func spaceText(arena int) string {
 
 func copyText(c copyRow) string {
 	return fmt.Sprintf("{%s, %d, %d, %s, %d, %d, %d, %d}", spaceText(c.dst.arena), c.dst.off, c.dst.stride,
-		spaceText(c.src.arena), c.src.off, c.src.stride, c.src.n, c.rows)
+		spaceText(c.src.arena), c.src.off, c.src.stride, c.src.n, c.src.count)
 }
 
 func rangeText(r rangeRow) string {

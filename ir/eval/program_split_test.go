@@ -33,6 +33,13 @@ func TestProgramSplit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		distinct := map[float64]bool{}
+		for _, x := range want["y"].(*ir.Tensor).Floats() {
+			distinct[x] = true
+		}
+		if len(distinct) < 100 {
+			t.Fatalf("the step gives %d different values", len(distinct))
+		}
 		for order := range uint64(60) {
 			for _, blind := range []bool{false, true} {
 				got, err := eval.Program(c.Program, in, eval.Options{Order: order, Steps: 2, Blind: blind})

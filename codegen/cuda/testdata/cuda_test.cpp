@@ -72,6 +72,24 @@ static void failed_pin() {
   unsetenv("FAKE_DEVICE_LIMIT");
 }
 
+// A copy in rows further apart than CUDA takes is made row by row.
+static void wide_rows() {
+  for (int64_t pitch : {int64_t(64), int64_t(MEMOC_MAX_PITCH), int64_t(MEMOC_MAX_PITCH) + 64}) {
+    MachineConfig c;
+    c.device_bytes = 3 * pitch;
+    c.host_bytes = 3 * 64;
+    Machine m(c);
+    memset(m.device(), 0, size_t(c.device_bytes));
+    for (int64_t i = 0; i < c.host_bytes; i++) m.host()[i] = (unsigned char)(i + 1);
+    m.copy2d_async(0, m.device() + 8, pitch, m.host(), 64, 40, 3);
+    m.synchronize();
+    for (int64_t i = 0; i < c.device_bytes; i++) {
+      int64_t row = i / pitch, at = i % pitch - 8;
+      CHECK(m.device()[i] == (at >= 0 && at < 40 ? row * 64 + at + 1 : 0));
+    }
+  }
+}
+
 // step: lane 0 counts, lane 1 copies the count out, lane 2 brings it back into the next slot.
 static void step(Machine& m) {
   int64_t* d = reinterpret_cast<int64_t*>(m.device());
@@ -120,6 +138,7 @@ static void ordered() {
 int main() {
   reductions();
   failed_pin();
+  wide_rows();
   ordered();
   return fails != 0;
 }

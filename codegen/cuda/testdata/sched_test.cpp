@@ -109,6 +109,49 @@ static bool has(const std::string& s, std::initializer_list<const char*> parts) 
   return true;
 }
 
+// rows writes the heads (32 bytes) of 4 rows of 64 on lane 1 and their tails on lane 0, then reads all. The heads are
+// longer by more bytes. Faults: 1 reads without a wait, 2 without the tails.
+static std::string rows(uint64_t seed, int64_t more, int fault) {
+  MachineConfig c;
+  c.lanes = 2;
+  c.events = 1;
+  c.device_bytes = 512;
+  c.host_bytes = 256;
+  c.seed = seed;
+  Machine m(c);
+  std::vector<unsigned char> x(256), y(256), want(256);
+  for (size_t i = 0; i < 256; i++) {
+    x[i] = (unsigned char)(7 * i + 1);
+    want[i] = i % 64 < 32 ? x[(i / 64) * 32 + i % 64] : x[i % 64];
+  }
+  try {
+    m.upload(256, x.data(), 256, "x");
+    m.fork();
+    Range fill[] = {{Space::device, false, 256, 256}, {Space::host, true, 0, 256}};
+    m.begin(1, "fill", fill, 2);
+    m.copy_async(1, m.host(), m.device() + 256, 256);
+    Range head[] = {{Space::host, false, 0, 4 * (32 + more)}, {Space::device, true, 0, 32 + more, 4, 64}};
+    m.begin(1, "head", head, 2);
+    m.copy2d_async(1, m.device(), 64, m.host(), 32 + more, 32 + more, 4);
+    if (fault != 1) m.record(1, 0);
+    if (fault != 2) {
+      Range tails[] = {{Space::device, false, 256, 64}, {Space::device, true, 32, 32, 4, 64}};
+      m.begin(0, "tails", tails, 2);
+      for (int r = 0; r < 4; r++) m.copy_async(0, m.device() + 32 + 64 * r, m.device() + 288, 32);
+    }
+    m.wait(0, 0);
+    Range whole[] = {{Space::device, false, 0, 256}, {Space::device, true, 256, 256}};
+    m.begin(0, "whole", whole, 2);
+    m.copy_async(0, m.device() + 256, m.device(), 256);
+    m.join();
+    m.download(y.data(), 256, 256, "y");
+  } catch (const Error& e) {
+    return e.message;
+  }
+  CHECK(y == want);
+  return "";
+}
+
 int main() {
   std::vector<float> first;
   CHECK(run(0, none, &first) == "");
@@ -143,6 +186,12 @@ int main() {
       threw = has(e.message, {"undefined: step 'early' (lane 0) reads device bytes [256, 512), which nothing has written"});
     }
     CHECK(threw);
+  }
+  for (uint64_t seed = 0; seed < 8; seed++) {  // rows: a head comes in while the tails of the same buffer are made
+    CHECK(rows(seed, 0, 0) == "");
+    CHECK(has(rows(seed, 16, 0), {"race: step 'tails' (lane 0) writes device bytes [32, 48) and step 'head' (lane 1) writes"}));
+    CHECK(has(rows(seed, 0, 1), {"race: step 'whole' (lane 0) reads device bytes [0, 32) and step 'head' (lane 1) writes"}));
+    CHECK(has(rows(seed, 0, 2), {"undefined: step 'whole' (lane 0) reads device bytes [32, 64)"}));
   }
   {  // no memory for the host arena names host memory and both sizes
     MachineConfig c;

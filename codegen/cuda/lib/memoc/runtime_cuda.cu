@@ -13,6 +13,11 @@ namespace memoc {
 
 namespace {
 
+#ifndef MEMOC_MAX_PITCH
+#define MEMOC_MAX_PITCH 0x7fffffff
+#endif
+constexpr int64_t kMaxPitch = MEMOC_MAX_PITCH;  // of a copy in rows: CUDA's memPitch on every device
+
 void check(cudaError_t e, const char* step, const char* call, int line) {
   if (e == cudaSuccess) return;
   cudaGetLastError();  // the next call must not report this error again
@@ -149,6 +154,11 @@ void Machine::copy_async(int lane, void* dst, const void* src, int64_t bytes) {
 void Machine::copy2d_async(int lane, void* dst, int64_t dst_pitch, const void* src, int64_t src_pitch, int64_t row_bytes,
                            int64_t rows) {
   if (row_bytes <= 0 || rows <= 0) return;
+  if (dst_pitch > kMaxPitch || src_pitch > kMaxPitch) {
+    for (int64_t r = 0; r < rows; r++)
+      copy_async(lane, static_cast<char*>(dst) + r * dst_pitch, static_cast<const char*>(src) + r * src_pitch, row_bytes);
+    return;
+  }
   CUDA_IN(lanes_[lane].step, cudaMemcpy2DAsync(dst, size_t(dst_pitch), src, size_t(src_pitch), size_t(row_bytes),
                                                size_t(rows), cudaMemcpyDefault, lanes_[lane].handle));
 }

@@ -411,14 +411,18 @@ void Machine::copy_async(int lane, void* dst, const void* src, int64_t bytes) {
 void Machine::copy2d_async(int lane, void* dst, int64_t dst_pitch, const void* src, int64_t src_pitch, int64_t row_bytes,
                            int64_t rows) {
   if (row_bytes <= 0 || rows <= 0) return;
-  auto* t = new CopyTask;
-  t->dst = dst;
-  t->src = src;
-  t->dst_pitch = dst_pitch;
-  t->src_pitch = src_pitch;
-  t->row_bytes = row_bytes;
-  t->rows = rows;
-  enqueue(lanes_[lane], t);
+  constexpr int64_t pieces = 3;
+  int64_t step = rows / pieces + 1;
+  for (int64_t r = 0; r < rows; r += step) {
+    auto* t = new CopyTask;
+    t->dst = static_cast<char*>(dst) + r * dst_pitch;
+    t->src = static_cast<const char*>(src) + r * src_pitch;
+    t->dst_pitch = dst_pitch;
+    t->src_pitch = src_pitch;
+    t->row_bytes = row_bytes;
+    t->rows = rows - r < step ? rows - r : step;
+    enqueue(lanes_[lane], t);
+  }
 }
 
 void Machine::freed(Space space, int64_t offset, int64_t bytes, const char* buffer) {

@@ -203,7 +203,7 @@ cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind, cu
   return cudaSuccess;
 }
 cudaError_t cudaMemcpy2DAsync(void* d, size_t dp, const void* s, size_t sp, size_t w, size_t h, cudaMemcpyKind, cudaStream_t st) {
-  if (w > dp || w > sp) return fail(cudaErrorInvalidValue);
+  if (w > dp || w > sp || dp > MEMOC_MAX_PITCH || sp > MEMOC_MAX_PITCH) return fail(cudaErrorInvalidValue);
   fake_enqueue(st, [=] {
     for (size_t i = 0; i < h; i++) memcpy(static_cast<char*>(d) + i * dp, static_cast<const char*>(s) + i * sp, w);
   });
