@@ -17,48 +17,54 @@ type builder struct {
 	clones  int
 	copied  []bool       // by tensor: it has been copied out, or its head
 	parts   map[int]part // by tensor: the newest instance of a range of it
-	ints    []int        // room for the lists of entries
+	ints    []int        // what is left of the newest of the schedule's lists
+	lists   int          // of the schedule that are in use
 }
 
 // Build carries out the choices. The result depends on nothing but its
 // arguments.
-func (p *Problem) Build(choice []Choice) (*Schedule, error) { return p.build(p.facts(), choice) }
+func (p *Problem) Build(choice []Choice) (*Schedule, error) {
+	return p.build(p.facts(), &memory{}, choice)
+}
 
-func (p *Problem) build(f *facts, choice []Choice) (*Schedule, error) {
+func (p *Problem) build(f *facts, m *memory, choice []Choice) (*Schedule, error) {
 	choice, err := p.normal(f, choice)
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{p: p, f: f, choice: choice, s: &Schedule{}, current: filled(len(p.Tensors), -1),
-		touched: make([]int, len(p.Tensors)), copied: make([]bool, len(p.Tensors)), parts: map[int]part{}}
-	b.s.Entries = make([]Entry, 0, len(p.Ops)+len(p.Ops)/4)
-	b.s.Instances = make([]Instance, 0, len(p.Tensors)+len(p.Tensors)/4)
+	s := m.schedule(p)
+	b := &builder{p: p, f: f, choice: choice, s: s, current: ints(&m.current, len(p.Tensors), -1), touched: ints(&m.touched, len(p.Tensors), 0)}
+	if len(m.copied) < len(p.Tensors) {
+		m.copied = make([]bool, len(p.Tensors))
+	}
+	clear(m.copied)
+	b.copied = m.copied
 	for i := range p.Ops {
 		if err := b.run(Run, i, i); err != nil {
+			m.drop(s)
 			return nil, err
 		}
 	}
-	b.s.lifetimes(p)
-	b.s.roll(p, choice)
-	if err := b.s.placeCopies(p, choice); err != nil {
+	s.lifetimes(p)
+	s.roll(p, choice)
+	if err := s.placeCopies(p, choice); err != nil {
 		return nil, err
 	}
-	b.s.measure(p)
-	return b.s, nil
+	s.measure(p)
+	s.mem = nil
+	return s, nil
 }
 
-func filled(n, v int) []int {
-	s := make([]int, n)
-	for i := range s {
-		s[i] = v
-	}
-	return s
-}
+func filled(n, v int) []int { return ints(new([]int), n, v) }
 
 // list is an empty list with room for n.
 func (b *builder) list(n int) []int {
-	if len(b.ints) < n {
-		b.ints = make([]int, max(n, min(4*len(b.p.Ops), 4096)))
+	for len(b.ints) < n {
+		if b.lists == len(b.s.lists) {
+			b.s.lists = append(b.s.lists, make([]int, max(n, min(4*len(b.p.Ops), 4096))))
+		}
+		b.ints = b.s.lists[b.lists]
+		b.lists++
 	}
 	l := b.ints[:0:n]
 	b.ints = b.ints[n:]

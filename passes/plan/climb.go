@@ -39,8 +39,10 @@ func (w *path) lowerOnce(c []Choice, s *Schedule, limit int64) *Schedule {
 			n, err := w.build(c)
 			if err == nil && n.HostPeak <= w.p.HostBytes && (n.Peak < s.Peak || n.Peak == s.Peak && n.peaks < s.peaks) {
 				w.add(c, n)
+				w.mem.drop(s)
 				return n
 			}
+			w.mem.drop(n)
 		}
 		c[t] = had
 	}
@@ -116,9 +118,11 @@ func (w *path) climbWith(tensors []int, work int64, choices func(t int) []Choice
 					continue
 				}
 				c[t] = k
-				if s, err := w.build(c); err == nil && !w.beaten(s) {
+				s, err := w.build(c)
+				if err == nil && !w.beaten(s) {
 					w.add(c, s)
 				}
+				w.mem.drop(s)
 			}
 			c[t] = had
 		}

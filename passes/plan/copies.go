@@ -10,7 +10,7 @@ import (
 // that it ends when its first reader starts, given the copies before it), and
 // keeps the source of every copy out alive until the copy is predicted to end.
 func (s *Schedule) placeCopies(p *Problem, choice []Choice) error {
-	start := make([]int64, len(s.Entries)) // on an unstalled compute lane
+	start := ints64(&s.mem.start, len(s.Entries)) // on an unstalled compute lane
 	t, moves := int64(0), false
 	for i := range s.Entries {
 		start[i] = t
@@ -24,19 +24,33 @@ func (s *Schedule) placeCopies(p *Problem, choice []Choice) error {
 	}
 	issue := s.issuePoints(p, start, choice)
 	s.issueRolling(p, issue)
-	order := make([]int, len(s.Entries))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return issue[a] - issue[b] })
-	moved := make([]Entry, len(order))
-	for i, j := range order {
-		moved[i] = s.Entries[j]
-	}
-	s.Entries = moved
+	s.reorder(issue)
 	s.lifetimes(p)
 	s.waits(choice)
 	return s.replay(p)
+}
+
+// reorder moves copies in to where they are issued: key 2*k is just before entry
+// k, and 2*i+1 where entry i is.
+func (s *Schedule) reorder(key []int) {
+	n := len(s.Entries)
+	first, next := ints(&s.mem.heads, n, -1), ints(&s.mem.nexts, n, -1) // lists of the copies before each entry
+	for i := n - 1; i >= 0; i-- {
+		if k := key[i]; k%2 == 0 {
+			next[i] = first[k/2]
+			first[k/2] = i
+		}
+	}
+	moved := s.mem.entries[:0]
+	for i := range s.Entries {
+		for j := first[i]; j >= 0; j = next[j] {
+			moved = append(moved, s.Entries[j])
+		}
+		if key[i]%2 != 0 {
+			moved = append(moved, s.Entries[i])
+		}
+	}
+	s.Entries, s.mem.entries = moved, s.Entries
 }
 
 // waits makes computation and the copies of tight tensors wait for each other.
@@ -58,9 +72,9 @@ func (s *Schedule) waits(choice []Choice) {
 // issuePoints gives each entry a sort key: its own index for all but copies
 // in, which get that of the entry they are issued before.
 func (s *Schedule) issuePoints(p *Problem, start []int64, choice []Choice) []int {
-	key := make([]int, len(s.Entries))
-	outAt := map[int]int{}
-	for i, e := range s.Entries {
+	key, outAt := ints(&s.mem.points, len(s.Entries), 0), ints(&s.mem.writers[0], len(p.Tensors), 0)
+	for i := range s.Entries {
+		e := &s.Entries[i]
 		key[i] = 2*i + 1
 		if e.Kind == CopyOut {
 			outAt[s.Instances[e.In[0]].Tensor] = i
@@ -88,13 +102,14 @@ func (s *Schedule) issuePoints(p *Problem, start []int64, choice []Choice) []int
 // replay runs the lanes in time and extends lifetimes over copies under way.
 func (s *Schedule) replay(p *Problem) error {
 	tasks := s.tasks(p)
-	r, err := sim.Run(3, tasks)
-	if err != nil {
+	r := &s.mem.result
+	if err := r.Run(3, tasks); err != nil {
 		return err
 	}
 	s.Time = r.Span
 	s.Stall, s.Extra = 0, 0
-	for i, e := range s.Entries {
+	for i := range s.Entries {
+		e := &s.Entries[i]
 		if tasks[i].Lane == 0 {
 			s.Stall += r.Stall[i]
 		}
@@ -102,27 +117,27 @@ func (s *Schedule) replay(p *Problem) error {
 			s.Extra += tasks[i].Dur
 		}
 	}
-	s.extendOverCopies(r, tasks)
+	s.extendOverCopies(p, r, tasks)
 	return nil
 }
 
 // tasks states the entries for the replay: each waits for the entries of other
 // lanes that write what it reads, a copy in for the copy out of its tensor.
 func (s *Schedule) tasks(p *Problem) []sim.Task {
-	computed, copied := filled(len(s.Instances), -1), filled(len(s.Instances), -1) // last writer of each lane
-	out := make([]int, len(p.Tensors))
-	tasks := make([]sim.Task, len(s.Entries))
+	m := s.mem
+	computed, copied := ints(&m.writers[0], len(s.Instances), -1), ints(&m.writers[1], len(s.Instances), -1) // last writer of each lane
+	out := ints(&m.writers[2], len(p.Tensors), 0)
+	tasks, room := m.tasks[:0], m.deps[:0]
 	left := s.handovers()
-	room := make([]int, 0, 2*len(s.Entries)) // of the lists of dependencies
 	for i := range s.Entries {
 		e := &s.Entries[i]
 		lane, from := e.Lane(), len(room)
 		for k, x := range e.In {
-			if m := computed[x]; m >= 0 && lane != 0 {
-				room = append(room, m)
+			if w := computed[x]; w >= 0 && lane != 0 {
+				room = append(room, w)
 			}
-			if m := copied[x]; m >= 0 && lane != 2 && s.reads(p, e, k, m) {
-				room = append(room, m)
+			if w := copied[x]; w >= 0 && lane != 2 && s.reads(p, e, k, w) {
+				room = append(room, w)
 			}
 		}
 		if e.Wait >= 0 {
@@ -144,8 +159,9 @@ func (s *Schedule) tasks(p *Problem) []sim.Task {
 		case CopyIn:
 			room = append(room, out[s.Instances[e.Out[0]].Tensor])
 		}
-		tasks[i] = sim.Task{Lane: lane, Dur: s.Duration(p, e), Deps: room[from:len(room):len(room)]}
+		tasks = append(tasks, sim.Task{Lane: lane, Dur: s.Duration(p, e), Deps: room[from:len(room):len(room)]})
 	}
+	m.tasks, m.deps = tasks, room
 	return tasks
 }
 
@@ -158,13 +174,14 @@ func (s *Schedule) reads(p *Problem, e *Entry, k, m int) bool {
 
 // extendOverCopies keeps the source of a copy out, and the host slot of a
 // copy in, until a compute entry starts at or after the copy's predicted end.
-func (s *Schedule) extendOverCopies(r *sim.Result, tasks []sim.Task) {
-	var compute []int
+func (s *Schedule) extendOverCopies(p *Problem, r *sim.Result, tasks []sim.Task) {
+	compute := s.mem.compute[:0]
 	for i := range tasks {
 		if tasks[i].Lane == 0 {
 			compute = append(compute, i)
 		}
 	}
+	s.mem.compute = compute
 	after := func(at int64) int {
 		k, _ := slices.BinarySearchFunc(compute, at, func(i int, at int64) int {
 			if r.Start[i] >= at {
@@ -177,9 +194,10 @@ func (s *Schedule) extendOverCopies(r *sim.Result, tasks []sim.Task) {
 		}
 		return compute[k]
 	}
-	slot := map[int]int{}
-	s.copying = make([]bool, len(s.Instances))
-	for i, e := range s.Entries {
+	slot := ints(&s.mem.writers[0], len(p.Tensors), 0)
+	s.copying = append(s.copying[:0], make([]bool, len(s.Instances))...)
+	for i := range s.Entries {
+		e := &s.Entries[i]
 		switch e.Kind {
 		case CopyOut:
 			in := &s.Instances[e.In[0]]

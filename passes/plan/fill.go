@@ -49,6 +49,7 @@ func (w *path) bringBack(r *Rung, target int64) bool {
 		if s, err = w.build(before.Choice); err != nil {
 			return false
 		}
+		w.mem.drop(w.filled)
 		w.filled, w.filledBy = s, &before.Choice[0]
 	}
 	room := target
@@ -64,12 +65,15 @@ func (w *path) bringBack(r *Rung, target int64) bool {
 		w.add(c, t)
 		if t.Peak <= target {
 			if t.HostPeak > w.p.HostBytes || compareRungs(rungOf(c, t), before) >= 0 {
+				w.mem.drop(t)
 				return false
 			}
+			w.mem.drop(s)
 			w.filled, w.filledBy = t, &w.rungs[len(w.rungs)-1].Choice[0]
 			return true
 		}
 		room -= t.Peak - target // what was shared in place is no longer
+		w.mem.drop(t)
 	}
 	return false
 }
@@ -89,11 +93,11 @@ func (w *path) keepInto(c []Choice, s *Schedule, room int64) []Choice {
 	var out []Choice
 	for _, x := range stays {
 		bytes := w.p.Tensors[x.tensor].Bytes
-		for _, i := range of[x.tensor] {
+		for i := of.first[x.tensor]; i >= 0; i = of.next[i] {
 			addTo(live[s.Instances[i].First:s.Instances[i].End], -s.bytes(w.p, i))
 		}
 		if slices.Max(live[x.first:x.end])+bytes > room {
-			for _, i := range of[x.tensor] {
+			for i := of.first[x.tensor]; i >= 0; i = of.next[i] {
 				addTo(live[s.Instances[i].First:s.Instances[i].End], s.bytes(w.p, i))
 			}
 			continue
@@ -113,10 +117,44 @@ func addTo(live []int64, bytes int64) {
 	}
 }
 
+// instances lists those of each tensor.
+type instances struct {
+	first []int // by tensor
+	next  []int // by instance; -1 ends a list
+}
+
 // stays lists the tensors that leave and come back in s, what costs most per
 // byte first, and the instances of each.
-func (w *path) stays(c []Choice, s *Schedule) ([]stay, map[int][]int) {
-	saved := map[int]int64{}
+func (w *path) stays(c []Choice, s *Schedule) ([]stay, instances) {
+	saved := w.saved(s)
+	of := instances{filled(len(saved), -1), filled(len(s.Instances), -1)}
+	for x, in := range s.Instances {
+		if saved[in.Tensor] > 0 && in.First >= 0 {
+			of.next[x] = of.first[in.Tensor]
+			of.first[in.Tensor] = x
+		}
+	}
+	var out []stay
+	for t, ns := range saved {
+		if ns == 0 || c[t] == Keep || w.p.Tensors[t].Bytes == 0 {
+			continue
+		}
+		x := stay{t, len(s.Entries), 0, ns}
+		for i := of.first[t]; i >= 0; i = of.next[i] {
+			x.first, x.end = min(x.first, s.Instances[i].First), max(x.end, s.Instances[i].End)
+		}
+		out = append(out, x)
+	}
+	perByte := func(x stay) float64 { return float64(x.saved) / float64(w.p.Tensors[x.tensor].Bytes) }
+	slices.SortFunc(out, func(a, b stay) int {
+		return cmp.Or(cmp.Compare(perByte(b), perByte(a)), cmp.Compare(a.tensor, b.tensor))
+	})
+	return out, of
+}
+
+// saved is the time that keeping each tensor of s would save, in nanoseconds.
+func (w *path) saved(s *Schedule) []int64 {
+	saved := make([]int64, len(w.p.Tensors))
 	for i := range s.Entries {
 		switch e := &s.Entries[i]; e.Kind {
 		case Clone:
@@ -132,26 +170,5 @@ func (w *path) stays(c []Choice, s *Schedule) ([]stay, map[int][]int) {
 			saved[t] += both + 1
 		}
 	}
-	of := map[int][]int{}
-	for x, in := range s.Instances {
-		if saved[in.Tensor] > 0 && in.First >= 0 {
-			of[in.Tensor] = append(of[in.Tensor], x)
-		}
-	}
-	var out []stay
-	for t, ns := range saved {
-		if c[t] == Keep || w.p.Tensors[t].Bytes == 0 {
-			continue
-		}
-		x := stay{t, len(s.Entries), 0, ns}
-		for _, i := range of[t] {
-			x.first, x.end = min(x.first, s.Instances[i].First), max(x.end, s.Instances[i].End)
-		}
-		out = append(out, x)
-	}
-	perByte := func(x stay) float64 { return float64(x.saved) / float64(w.p.Tensors[x.tensor].Bytes) }
-	slices.SortFunc(out, func(a, b stay) int {
-		return cmp.Or(cmp.Compare(perByte(b), perByte(a)), cmp.Compare(a.tensor, b.tensor))
-	})
-	return out, of
+	return saved
 }

@@ -5,7 +5,8 @@ func (s *Schedule) lifetimes(p *Problem) {
 	for i := range s.Instances {
 		s.Instances[i].First, s.Instances[i].End = -1, 0
 	}
-	for i, e := range s.Entries {
+	for i := range s.Entries {
+		e := &s.Entries[i]
 		for _, x := range e.Out {
 			if s.Instances[x].First < 0 {
 				s.Instances[x].First = i
@@ -28,7 +29,7 @@ func (s *Schedule) lifetimes(p *Problem) {
 // measure merges in-place instances into buffers and takes the peaks.
 func (s *Schedule) measure(p *Problem) {
 	s.share(p)
-	for i, at := range s.profile(p) {
+	for i, at := range s.profileIn(p, &s.mem.live) {
 		switch {
 		case at > s.Peak:
 			s.Peak, s.PeakAt, s.peaks = at, i, 1
@@ -36,7 +37,7 @@ func (s *Schedule) measure(p *Problem) {
 			s.peaks++
 		}
 	}
-	host := make([]int64, len(s.Entries)+1)
+	host := ints64(&s.mem.live, len(s.Entries)+1)
 	for i := range s.Host {
 		h := &s.Host[i]
 		h.Bytes = p.partBytes(h.Tensor, 0, h.Head)
@@ -52,8 +53,10 @@ func (s *Schedule) measure(p *Problem) {
 }
 
 // profile is the live device bytes during every entry, workspaces included.
-func (s *Schedule) profile(p *Problem) []int64 {
-	live := make([]int64, len(s.Entries)+1)
+func (s *Schedule) profile(p *Problem) []int64 { return s.profileIn(p, new([]int64)) }
+
+func (s *Schedule) profileIn(p *Problem, room *[]int64) []int64 {
+	live := ints64(room, len(s.Entries)+1)
 	for _, b := range s.Buffers {
 		live[b.First] += b.Bytes
 		live[b.End] -= b.Bytes
@@ -72,9 +75,12 @@ func (s *Schedule) profile(p *Problem) []int64 {
 // share gives every instance a buffer where it is first written: the one of an
 // input that dies at the entry and may be overwritten, or a new one.
 func (s *Schedule) share(p *Problem) {
-	takenAt := make([]int, len(s.Instances)) // by buffer: the entry after that at which it last changed hands
-	s.Buffers = make([]Buffer, 0, len(s.Instances))
-	for i, e := range s.Entries {
+	takenAt := ints(&s.mem.taken, len(s.Instances), 0) // by buffer: the entry after that at which it last changed hands
+	if s.Buffers == nil {
+		s.Buffers = make([]Buffer, 0, len(s.Instances))
+	}
+	for i := range s.Entries {
+		e := &s.Entries[i]
 		for k, x := range e.Out {
 			in := &s.Instances[x]
 			if in.First < i {

@@ -1,7 +1,7 @@
 package plan
 
 import (
-	"fmt"
+	"encoding/binary"
 	"slices"
 )
 
@@ -118,12 +118,12 @@ func (m *mixer) limits(rest [][]int, host int64, level float64) []int64 {
 // solve is the choices for tensors of one layer within limit bytes on the host;
 // with everything made again that may be where there is no such plan.
 func (m *mixer) solve(tensors []int, limit int64) []Choice {
-	key := fmt.Sprint(limit)
+	key := binary.AppendVarint(nil, limit)
 	for _, t := range tensors {
 		x := &m.p.Tensors[t]
-		key += fmt.Sprintf(" %d:%d:%d", x.Role, x.Bytes, m.p.Ops[m.f.producer[t]].Time)
+		key = binary.AppendVarint(binary.AppendVarint(binary.AppendVarint(key, int64(x.Role)), x.Bytes), m.p.Ops[m.f.producer[t]].Time)
 	}
-	if c, ok := m.solved[key]; ok {
+	if c, ok := m.solved[string(key)]; ok {
 		return c
 	}
 	s := newShare(m.p, m.f, tensors)
@@ -139,7 +139,7 @@ func (m *mixer) solve(tensors []int, limit int64) []Choice {
 	for k, t := range tensors {
 		c[k] = all[t]
 	}
-	m.solved[key] = c
+	m.solved[string(key)] = c
 	return c
 }
 
@@ -183,6 +183,7 @@ func (w *path) tryMix(c []Choice, tried map[string]bool) {
 	tried[key] = true
 	if s, err := w.build(c); err == nil {
 		w.add(c, s)
+		w.mem.drop(s)
 	}
 }
 

@@ -1,9 +1,14 @@
 package plan
 
+import "slices"
+
 // roll finds the instances that share rolling buffers: those of one role in
 // layers of one parity, each left before the next is made. Where that is not so,
 // or sizes differ, the role has no rolling buffer.
 func (s *Schedule) roll(p *Problem, choice []Choice) {
+	if !slices.ContainsFunc(choice, Choice.IsRolling) {
+		return
+	}
 	type key struct{ role, parity int }
 	ids := map[key]int{}
 	var last []int   // by group: its newest instance

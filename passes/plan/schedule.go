@@ -116,6 +116,8 @@ type Schedule struct {
 	group, before []int
 	// By instance: a copy out of it is under way when it is last read.
 	copying []bool
+	lists   [][]int // that the lists of instances in entries are cut from
+	mem     *memory // while it is built
 }
 
 // Duration is the predicted time of an entry.

@@ -2,8 +2,10 @@ package plan
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 )
 
 // Policy says which means a plan may use.
@@ -93,21 +95,35 @@ func (p *Problem) Search(opt Options) (*Ladder, error) {
 	if canSwap && opt.Policy == Auto {
 		paths = append(paths, &path{swap: true, remat: true, grain: 160})
 	}
-	var l Ladder
 	for _, w := range paths {
 		w.p, w.f, w.opt = p, f, opt
-		if err := w.search(); err != nil {
-			return nil, err
-		}
-		l.Rungs = append(l.Rungs, w.rungs...)
+	}
+	l, err := searchAll(paths)
+	if err != nil {
+		return nil, err
 	}
 	if canSwap && opt.Policy == Auto {
 		w := &path{p: p, f: f, opt: opt, swap: true, remat: true, grain: 40}
 		w.searchSplits(l.Rungs)
 		l.Rungs = append(l.Rungs, w.rungs...)
 	}
-	sortRungs(&l)
-	return &l, nil
+	sortRungs(l)
+	return l, nil
+}
+
+// searchAll searches the paths side by side; none knows of another.
+func searchAll(paths []*path) (*Ladder, error) {
+	errs := make([]error, len(paths))
+	var all sync.WaitGroup
+	for i, w := range paths {
+		all.Go(func() { errs[i] = w.search() })
+	}
+	all.Wait()
+	var l Ladder
+	for _, w := range paths {
+		l.Rungs = append(l.Rungs, w.rungs...)
+	}
+	return &l, errors.Join(errs...)
 }
 
 func sortRungs(l *Ladder) { slices.SortStableFunc(l.Rungs, compareRungs) }

@@ -178,6 +178,9 @@ func (b *builder) makePart(op, t, at, from, to int) (int, error) {
 func (b *builder) openPart(t, at, from, to int) int {
 	x := b.instance(t)
 	b.s.Instances[x].From, b.s.Instances[x].To = from, to
+	if b.parts == nil {
+		b.parts = map[int]part{}
+	}
 	b.parts[t] = part{x, from, to, at}
 	return x
 }

@@ -16,6 +16,7 @@ type path struct {
 	mixer       *mixer // of the search with splits
 	dear        bool   // every copy has its price: the host is for what is dear to recompute
 	rungs       []Rung
+	mem         memory
 	work        int64     // entries of all schedules built so far
 	filled      *Schedule // the last that fill looked at, and the choices it carries out
 	filledBy    *Choice
@@ -66,7 +67,7 @@ func (w *path) trivial() error {
 }
 
 func (w *path) build(c []Choice) (*Schedule, error) {
-	s, err := w.p.build(w.f, c)
+	s, err := w.p.build(w.f, &w.mem, c)
 	w.work += int64(len(w.p.Ops))
 	if s != nil {
 		w.work += int64(len(s.Entries) - len(w.p.Ops))
@@ -114,8 +115,12 @@ func (w *path) walk() error {
 				// Letting go of this one costs more than it frees: its copies are
 				// under way for longer than it would lie idle.
 				w.undo(batch)
+				w.mem.drop(s)
 				s = last
 			}
+		}
+		if last != s {
+			w.mem.drop(last)
 		}
 		last = s
 		options := w.options(s)

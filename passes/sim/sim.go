@@ -27,16 +27,23 @@ func (r *Result) End(i int, tasks []Task) int64 { return r.Start[i] + tasks[i].D
 // Run replays tasks on that many lanes. It is an error if a dependency is not
 // earlier in the list, or a lane or duration is out of range.
 func Run(lanes int, tasks []Task) (*Result, error) {
-	r := &Result{Start: make([]int64, len(tasks)), Stall: make([]int64, len(tasks)), Busy: make([]int64, lanes)}
+	r := &Result{}
+	return r, r.Run(lanes, tasks)
+}
+
+// Run is Run into r, whose memory is used again.
+func (r *Result) Run(lanes int, tasks []Task) error {
+	r.Start, r.Stall, r.Busy, r.Span = sized(r.Start, len(tasks)), sized(r.Stall, len(tasks)), sized(r.Busy, lanes), 0
+	clear(r.Busy)
 	free := make([]int64, lanes)
 	for i, t := range tasks {
 		if t.Lane < 0 || t.Lane >= lanes || t.Dur < 0 {
-			return nil, fmt.Errorf("sim: task %d has lane %d of %d and duration %d", i, t.Lane, lanes, t.Dur)
+			return fmt.Errorf("sim: task %d has lane %d of %d and duration %d", i, t.Lane, lanes, t.Dur)
 		}
 		start := free[t.Lane]
 		for _, d := range t.Deps {
 			if d < 0 || d >= i {
-				return nil, fmt.Errorf("sim: task %d depends on task %d, which is not before it", i, d)
+				return fmt.Errorf("sim: task %d depends on task %d, which is not before it", i, d)
 			}
 			start = max(start, r.Start[d]+tasks[d].Dur)
 		}
@@ -46,5 +53,13 @@ func Run(lanes int, tasks []Task) (*Result, error) {
 		r.Busy[t.Lane] += t.Dur
 		r.Span = max(r.Span, free[t.Lane])
 	}
-	return r, nil
+	return nil
+}
+
+// sized is a slice of n elements, in s if there is room; they hold anything.
+func sized(s []int64, n int) []int64 {
+	if cap(s) < n {
+		return make([]int64, n)
+	}
+	return s[:n]
 }
