@@ -117,32 +117,50 @@ func (o *origin) layers(c *Context, p *plan.Problem) {
 	}
 	role, layer := 0, 0
 	for _, l := range Layers(c.Live) {
-		if l.Backward {
-			continue
+		if !l.Backward {
+			role = o.markLayers(c, p, &l, role, layer)
+			layer += l.Count
 		}
-		input := 0 // role of what a layer gives to the next
-		for j := range l.Period {
-			for port := range l.Nodes[j].Out {
-				role++
-				for k := range l.Count {
-					v := l.Nodes[k*l.Period+j].Out[port]
-					mark(v, func(t *plan.Tensor) {
-						if t.Role == 0 {
-							t.Role, t.Layer = role, layer+k+1
-						}
-					})
-					if v != nil && v == l.Input {
-						input = role
-					}
-				}
+	}
+}
+
+// markLayers marks the tensors of one class of layers, which get roles above
+// role and numbers above layer; it returns the last role given. What a layer
+// gives to the next counts to the one that reads it, so that the last layer's
+// is in none.
+func (o *origin) markLayers(c *Context, p *plan.Problem, l *LayerClass, role, layer int) int {
+	each := func(j int, pick func(*ir.Node) *ir.Value, input bool) {
+		role++
+		for k := range l.Count {
+			if t := o.of(c, pick(l.Nodes[k*l.Period+j])); t >= 0 && p.Tensors[t].Role == 0 {
+				x := &p.Tensors[t]
+				x.Role, x.Layer, x.Input = role, layer+k+1, input
 			}
 		}
-		for t := range p.Tensors {
-			x := &p.Tensors[t]
-			x.Input = x.Input || input > 0 && x.Role == input
-		}
-		layer += l.Count
 	}
+	given := func(v *ir.Value) bool { return v != nil && l.Input != nil && o.of(c, v) == o.of(c, l.Input) }
+	for j, n := range l.Nodes[(l.Count-1)/2*l.Period:][:l.Period] { // the layer that Input is the input of
+		if port := slices.IndexFunc(n.In, given); port >= 0 {
+			each(j, func(n *ir.Node) *ir.Value { return n.In[port] }, true)
+			break
+		}
+	}
+	for j := range l.Period {
+		for port, v := range l.Nodes[j].Out {
+			if t := o.of(c, v); t < 0 || !p.Tensors[t].Input {
+				each(j, func(n *ir.Node) *ir.Value { return n.Out[port] }, false)
+			}
+		}
+	}
+	for i, s := range l.Skeletal {
+		if t := o.of(c, s.Root); t >= 0 && l.SameAs[i] >= 0 && p.Tensors[t].Role > 0 {
+			again := p.Tensors[t].Role
+			for k := range p.Tensors {
+				p.Tensors[k].Layout = p.Tensors[k].Layout || p.Tensors[k].Role == again
+			}
+		}
+	}
+	return role
 }
 
 // onRange is n on tokens [from, to), between values that are part of no graph:

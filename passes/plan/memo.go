@@ -13,6 +13,7 @@ const resident = 2
 // memoLayer is a layer's bytes and copies as its policy sees them.
 type memoLayer struct {
 	whole, split []int // tensors swapped whole, and those split at one share
+	again        []int // those that another one gives at once, made again
 	hides        int64 // time of the forward pass that its copies hide behind
 }
 
@@ -23,9 +24,12 @@ func (p *Problem) memoLayers(f *facts) []memoLayer {
 	for i := 0; i+resident < len(ls); i++ {
 		m := memoLayer{hides: ls[i+1].time}
 		for _, t := range ls[i].tensors {
-			if x := &p.Tensors[t]; x.Input || x.Attention || !p.splittable(f, t) {
+			switch x := &p.Tensors[t]; {
+			case x.Layout && p.Ops[f.producer[t]].Clone:
+				m.again = append(m.again, t)
+			case x.Input || x.Attention || !p.splittable(f, t):
 				m.whole = append(m.whole, t)
-			} else {
+			default:
 				m.split = append(m.split, t)
 			}
 		}
@@ -125,6 +129,9 @@ func (p *Problem) memo(f *facts) []Choice {
 		}
 		for _, t := range m.split {
 			c[t] = SplitAt(head) | Rolling
+		}
+		for _, t := range m.again {
+			c[t] = Recompute
 		}
 	}
 	return c

@@ -65,6 +65,8 @@ type Tensor struct {
 	// Input: what the layer reads from the layer before it; it counts to the layer
 	// that reads it. Attention: the output of its attention, which mixes tokens.
 	Input, Attention bool
+	// Layout: only arranges anew the elements of another tensor that waits.
+	Layout bool
 }
 
 // Validate checks indices, order and signs.
