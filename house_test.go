@@ -47,6 +47,7 @@ var levels = map[string]struct {
 	"ir/conformance":          {3, nil},
 	"passes/mask":             {2, nil},
 	"passes/tokens":           {2, []string{"passes/liveness"}},
+	"passes/chunks":           {3, nil},
 	"passes/attnmatch":        {2, []string{"passes/mask"}},
 	"passes/check":            {3, nil},
 	"codegen/cuda":            {3, nil},

@@ -198,6 +198,9 @@ type Metrics struct {
 	Stall         Nanos
 	ExtraCompute  Nanos
 	UnplannedTime Nanos
+	Chunks        int   // of tokens, in which feed-forward layers run; 0: they run whole
+	ChunkedLayers int   // how many do
+	ChunkedBytes  Bytes // of their widest tensor, all chunks together
 }
 
 // PassRecord is one pass's entry in the log.

@@ -57,6 +57,9 @@ type Options struct {
 	Strict     bool
 	HeadBytes  int64 // size of scores from which a loss head works in chunks; 0: 64 MiB
 	Budget     Budget
+	MLPChunks  int   // chunks of tokens of feed-forward layers; 0: the plan decides, 1: none
+	ChunkBytes int64 // size of a layer's wide tensors from which the plan considers chunks; 0: 64 MiB
+	WhatIf     bool  // plan for every number of chunks, also those that cannot win at the budget
 	HostBudget int64 // bytes; < 0: the profile's
 	Policy     plan.Policy
 	Device     *cost.Device
@@ -90,8 +93,10 @@ type Context struct {
 	Metrics  ir.Metrics
 	Log      []ir.PassRecord
 
-	placement placement
-	producers []int // by problem tensor; nil until asked for
+	considered []*Context // other numbers of chunks, each with its own graph and ladder
+	ladders    []ladderOf // of every number of chunks that was considered
+	placement  placement
+	producers  []int // by problem tensor; nil until asked for
 
 	limit int // rewrites left to the running pass (-d=<pass>/limit=n); < 0: no limit
 }

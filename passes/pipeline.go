@@ -18,6 +18,7 @@ var Pipeline = []*Pass{
 	&lossHeadPass,
 	&gradPass,
 	&cleanupPass,
+	&chunkPass,
 	&livenessPass,
 	&costPass,
 	&schedulePass,

@@ -47,15 +47,25 @@ func runPlan(c *Context) (Result, error) {
 		stats, err := c.compareTwoLevel()
 		return Result{Stats: append(stats, stat("rungs", len(ladder.Rungs)))}, err
 	}
-	tried, err := c.fastest(budget)
+	time, tried, err := c.fastest(budget)
 	if err != nil {
 		return Result{}, err
+	}
+	chunked := false
+	if c.mayChunk() {
+		if chunked, err = c.chooseChunks(budget, time); err != nil {
+			return Result{}, err
+		}
 	}
 	if c.Schedule == nil {
 		return Result{}, infeasible(c, budget)
 	}
 	stats, err := c.compareTwoLevel()
-	return Result{Stats: append(stats, stat("rungs", len(ladder.Rungs)), stat("placed", tried))}, err
+	stats = append(stats, stat("rungs", len(c.Ladder.Rungs)), stat("placed", tried))
+	if chunked {
+		stats = append(stats, stat("chunks", c.Metrics.Chunks))
+	}
+	return Result{Changed: chunked, Stats: stats}, err
 }
 
 // runChosen carries out the choices of Options.Choose.
@@ -81,9 +91,10 @@ func runChosen(c *Context) (Result, error) {
 // offsets: a rung is never faster than it took it to be, so that those it took
 // to be slower than one in hand need no look. A larger budget lets more rungs
 // in, and is therefore never slower. Placing is bounded by a count of buffers
-// that no model has needed.
-func (c *Context) fastest(budget int64) (tried int, err error) {
-	best, left := ir.Nanos(-1), fastestWork
+// that no model has needed. best is the time of that plan, < 0 if none fits.
+func (c *Context) fastest(budget int64) (best ir.Nanos, tried int, err error) {
+	best = -1
+	left := fastestWork
 	for _, r := range c.Ladder.Rungs {
 		if best >= 0 && (r.Time >= best || left <= 0) {
 			break
@@ -93,7 +104,7 @@ func (c *Context) fastest(budget int64) (tried int, err error) {
 		}
 		p, err := placed(c, r.Choice)
 		if err != nil {
-			return tried, err
+			return best, tried, err
 		}
 		tried++
 		if p.height > budget || p.host.Height > c.hostBudget() {
@@ -101,14 +112,14 @@ func (c *Context) fastest(budget int64) (tried int, err error) {
 		}
 		t, err := orderedTime(c, &p)
 		if err != nil {
-			return tried, err
+			return best, tried, err
 		}
 		left -= len(p.schedule.Buffers)
 		if best < 0 || t < best {
 			best, c.Schedule, c.placement = t, p.schedule, p
 		}
 	}
-	return tried, nil
+	return best, tried, nil
 }
 
 // fastestWork is the buffers to be placed in search of a plan that its offsets
@@ -199,9 +210,28 @@ func workspace(c *Context, e *plan.Entry) int64 {
 	return c.Problem.Ops[e.Op].Workspace
 }
 
-// infeasible is the error of a budget that no plan fits: it names the smallest
-// that works and what is alive at that plan's peak.
+// infeasible is the error of a budget that no plan fits, in whatever number of
+// chunks: it names the smallest that works and what is alive at that plan's
+// peak.
 func infeasible(c *Context, budget int64) error {
+	out, err := leastOf(c, budget)
+	for _, v := range c.considered {
+		if err != nil {
+			return err
+		}
+		var other *Infeasible
+		if other, err = leastOf(v, budget); err == nil && other.Smallest >= 0 && (out.Smallest < 0 || other.Smallest < out.Smallest) {
+			out = other
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return out
+}
+
+// leastOf is the error as c's own ladder has it.
+func leastOf(c *Context, budget int64) (*Infeasible, error) {
 	rungs := slices.DeleteFunc(slices.Clone(c.Ladder.Rungs), func(r plan.Rung) bool { return r.HostPeak > c.hostBudget() })
 	slices.SortStableFunc(rungs, func(a, b plan.Rung) int { return compare(a.Peak, b.Peak) })
 	least := int64(-1)
@@ -212,13 +242,13 @@ func infeasible(c *Context, budget int64) error {
 		}
 		p, err := placed(c, r.Choice)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if p.host.Height <= c.hostBudget() && (least < 0 || p.height < least) {
 			least, at = p.height, p.schedule
 		}
 	}
-	return &Infeasible{Budget: budget, Smallest: least, Host: c.hostBudget(), Persistent: c.Metrics.Persistent, Alive: alive(c, at)}
+	return &Infeasible{Budget: budget, Smallest: least, Chunks: c.Metrics.Chunks, Host: c.hostBudget(), Persistent: c.Metrics.Persistent, Alive: alive(c, at)}, nil
 }
 
 func compare(a, b int64) int {
@@ -235,6 +265,7 @@ func compare(a, b int64) int {
 type Infeasible struct {
 	Budget     int64
 	Smallest   int64 // bytes of the smallest budget that has a plan
+	Chunks     int   // in which that plan runs feed-forward layers; 0: whole
 	Host       int64 // bytes of host memory that plans could use
 	Persistent int64
 	Alive      []AliveTensor // at the peak of that plan, largest first
@@ -251,8 +282,8 @@ type AliveTensor struct {
 // Error says what was asked, what works, and what is in the way.
 func (e *Infeasible) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "no plan fits a budget of %s; the smallest that works with %s of host memory is %s (--budget %d), of which %s are weights, inputs and constants; alive at its peak:",
-		FormatBytes(e.Budget), FormatBytes(e.Host), FormatBytes(e.Smallest), e.Smallest, FormatBytes(e.Persistent))
+	fmt.Fprintf(&b, "no plan fits a budget of %s; the smallest that works with %s of host memory is %s (--budget %d)%s, of which %s are weights, inputs and constants; alive at its peak:",
+		FormatBytes(e.Budget), FormatBytes(e.Host), FormatBytes(e.Smallest), e.Smallest, inChunks(e.Chunks), FormatBytes(e.Persistent))
 	for i, t := range e.Alive {
 		if i == 8 {
 			fmt.Fprintf(&b, "\n  and %d more", len(e.Alive)-i)
@@ -261,6 +292,13 @@ func (e *Infeasible) Error() string {
 		fmt.Fprintf(&b, "\n  %-12s %s %s (%s)", FormatBytes(t.Bytes), t.Name, t.Type, t.Class)
 	}
 	return b.String()
+}
+
+func inChunks(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" with feed-forward layers in %d chunks", n)
 }
 
 // Diagnostic is the error as a located message.

@@ -43,6 +43,7 @@ func runCompile(c *call) error {
 	if *out == "" && f.given("emit") {
 		return &usageError{"--emit needs -o DIR"}
 	}
+	cf.whatIf = what.print || what.svg != ""
 	ctx, err := compileModel(c, cf, args[0])
 	if err != nil {
 		return err

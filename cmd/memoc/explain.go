@@ -148,7 +148,11 @@ func explainAll(out io.Writer, p *planfile.Plan, ds []planfile.Decision) error {
 	if p.Metrics.Budget > 0 {
 		fmt.Fprintf(out, " of a budget of %s", passes.FormatBytes(p.Metrics.Budget))
 	}
-	fmt.Fprintf(out, ", %d tensors decided on\n\n", len(ds))
+	fmt.Fprintf(out, ", %d tensors decided on\n", len(ds))
+	if s := chunksLine(p.Metrics.Chunks, p.Metrics.ChunkedLayers, p.Metrics.ChunkedBytes); s != "" {
+		fmt.Fprintln(out, s)
+	}
+	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "tensor\tbytes\tsteps\tdecision\tkeep: at the peak\tswap: copies\trecompute\tbinds\treason")
 	for i := range ds {

@@ -138,6 +138,8 @@ type compileFlags struct {
 	strict     bool
 	policy     plan.Policy
 	tile       int64
+	chunks     int
+	whatIf     bool // the trade-off will be asked for
 	debug      passes.Debug
 }
 
@@ -168,6 +170,14 @@ func (f *flags) compile() *compileFlags {
 		if cf.tile, err = strconv.ParseInt(s, 10, 64); err != nil || cf.tile <= 0 {
 			return fmt.Errorf("%q: write a positive number of tokens", s)
 		}
+		return nil
+	})
+	f.Func("mlp-chunks", "run feed-forward layers in `N` chunks of tokens (default: what the plan is fastest with)", func(s string) error {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			return fmt.Errorf("%q is no number of chunks", s)
+		}
+		cf.chunks = n
 		return nil
 	})
 	f.StringVar(&cf.device, "device", "h100", "device profile: `NAME` (see \"memoc devices\") or a .json file")
@@ -231,5 +241,5 @@ func (cf *compileFlags) options() (passes.Options, error) {
 		return passes.Options{}, &usageError{"--loss needs --train"}
 	}
 	return passes.Options{Train: cf.train, Loss: cf.loss, Wrt: cf.wrt, Dims: cf.dims, Strict: cf.strict, Budget: cf.budget,
-		HostBudget: cf.hostBudget, Device: dev, Policy: cf.policy, Tile: cf.tile, Debug: cf.debug}, nil
+		HostBudget: cf.hostBudget, Device: dev, Policy: cf.policy, Tile: cf.tile, MLPChunks: cf.chunks, WhatIf: cf.whatIf, Debug: cf.debug}, nil
 }

@@ -44,11 +44,31 @@ func printTable(w io.Writer, c *passes.Context, out string) {
 		}
 		row(k.String(), "%s in %d tensors", size(d.Bytes), d.Tensors)
 	}
+	if s := chunksLine(m.Chunks, m.ChunkedLayers, m.ChunkedBytes); s != "" {
+		row("chunks", "%s", s)
+	}
 	row("extra compute", "%s", duration(m.ExtraCompute))
 	row("predicted step time", "%s, of which %s stalled (unplanned: %s)", duration(m.Time), duration(m.Stall), duration(m.UnplannedTime))
 	if out != "" {
 		row("written", "%s", out)
 	}
+}
+
+// chunksLine says in how many chunks feed-forward layers run, "" if they run
+// whole.
+func chunksLine(chunks, layers int, bytes int64) string {
+	if chunks == 0 {
+		return ""
+	}
+	return fmt.Sprintf("MLP in %d chunks: %s, of a tensor of %s %s at a time", chunks, plural(layers, "layer"),
+		passes.FormatBytes(bytes), passes.FormatBytes((bytes+int64(chunks)-1)/int64(chunks)))
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func ratio(a, b int64) float64 {
@@ -98,8 +118,9 @@ func printJSON(w io.Writer, c *passes.Context, whatIf bool) error {
 		Time          int64                     `json:"time_ns"`
 		Stall         int64                     `json:"stall_ns"`
 		Extra         int64                     `json:"extra_compute_ns"`
+		Chunks        int                       `json:"chunks,omitempty"`
 		Decisions     map[string]*decisionCount `json:"decisions"`
 		WhatIf        []passes.WhatIf           `json:"what_if,omitempty"`
 	}{m.PeakExported, m.PeakUnplanned, m.Persistent, m.Budget, m.Peak, m.LowerBound, m.HostPeak, m.Time, m.Stall,
-		m.ExtraCompute, decisionCounts(c.Program), curve})
+		m.ExtraCompute, m.Chunks, decisionCounts(c.Program), curve})
 }

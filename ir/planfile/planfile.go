@@ -13,8 +13,8 @@ import (
 )
 
 // Version is the newest version of the schema; a reader refuses newer ones. A
-// plan is written in the oldest that can say it: 2 where bytes lie in rows or
-// values are made of parts, else 1.
+// plan is written in the oldest that can say it: 2 where bytes lie in rows,
+// values are made of parts or layers run in chunks, else 1.
 const Version = 2
 
 // Plan is the whole file. Sizes and offsets are bytes, times nanoseconds,
@@ -49,6 +49,12 @@ type Metrics struct {
 	Time          int64 `json:"time_ns"`
 	Stall         int64 `json:"stall_ns"`
 	ExtraCompute  int64 `json:"extra_compute_ns"`
+	// Chunks is the number of chunks of tokens that ChunkedLayers feed-forward
+	// layers run in, whose widest tensor has ChunkedBytes bytes in all. 0: they
+	// run whole.
+	Chunks        int   `json:"chunks,omitempty"`
+	ChunkedLayers int   `json:"chunked_layers,omitempty"`
+	ChunkedBytes  int64 `json:"chunked_bytes,omitempty"`
 }
 
 // Arena is one allocation.
@@ -153,7 +159,8 @@ func FromProgram(p *ir.Program) *Plan {
 	m := p.Metrics
 	out := &Plan{Name: p.Name, Device: p.Device, Metrics: Metrics{
 		PeakExported: m.PeakExported, PeakUnplanned: m.PeakUnplanned, Persistent: m.Persistent, Budget: m.Budget, Peak: m.Peak,
-		LowerBound: m.LowerBound, HostPeak: m.HostPeak, HostBudget: m.HostBudget, Time: m.Time, Stall: m.Stall, ExtraCompute: m.ExtraCompute}}
+		LowerBound: m.LowerBound, HostPeak: m.HostPeak, HostBudget: m.HostBudget, Time: m.Time, Stall: m.Stall, ExtraCompute: m.ExtraCompute,
+		Chunks: m.Chunks, ChunkedLayers: m.ChunkedLayers, ChunkedBytes: m.ChunkedBytes}}
 	for _, a := range p.Arenas {
 		out.Arenas = append(out.Arenas, Arena{a.Name, a.Size, a.Align, a.LowerBound, a.Budget})
 	}
@@ -277,6 +284,9 @@ func Decode(data []byte) (*Plan, error) {
 
 // oldest is the oldest version of the schema that can say what p does.
 func (p *Plan) oldest() int {
+	if p.Metrics.Chunks > 0 {
+		return 2
+	}
 	for _, v := range p.Values {
 		if v.Rows != 0 || v.Pitch != 0 || len(v.Parts) > 0 {
 			return 2

@@ -20,7 +20,7 @@ func (w *path) lower() {
 	best := slices.MinFunc(w.rungs, func(a, b Rung) int { return cmp.Or(cmp.Compare(a.Peak, b.Peak), compareRungs(a, b)) })
 	c := slices.Clone(best.Choice)
 	s, err := w.build(c)
-	limit := w.work + lowerWork
+	limit := w.work + w.atMost(lowerWork)
 	for err == nil && s != nil && w.work < limit {
 		s = w.lowerOnce(c, s, limit)
 	}

@@ -15,7 +15,7 @@ func (w *path) fill() {
 	for _, r := range w.rungs {
 		least, most = min(least, r.Peak), max(most, r.Peak)
 	}
-	limit := w.work + fillWork
+	limit := w.work + w.atMost(fillWork)
 	for target := least; target < most && w.work < limit; target = max(target+target/w.grain, target+1) {
 		for range 4 {
 			if !w.bringBack(w.fastest(target), target) {

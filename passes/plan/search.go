@@ -43,6 +43,9 @@ type Options struct {
 	// per strategy. 0: 96.
 	Rungs  int
 	Policy Policy
+	// Work bounds the schedule entries built to lower the end of one path, and
+	// to fill it. 0: as many as there is any use for.
+	Work int64
 }
 
 // Rung is one plan of the ladder.

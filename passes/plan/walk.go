@@ -75,6 +75,14 @@ func (w *path) build(c []Choice) (*Schedule, error) {
 	return s, err
 }
 
+// atMost is a bound of the path's own, or the one that was asked for.
+func (w *path) atMost(work int64) int64 {
+	if w.opt.Work > 0 {
+		return min(work, w.opt.Work)
+	}
+	return work
+}
+
 // add makes a rung of choices carried out, unless they need more host memory
 // than there is.
 func (w *path) add(c []Choice, s *Schedule) {

@@ -70,6 +70,12 @@ func (i *Info) Axis(v *ir.Value) (a Axis, ok bool) {
 	return i.axis[v.ID], true
 }
 
+// Varies reports whether v is not the same for all tokens. What varies and has
+// no Axis has its tokens in no one place.
+func (i *Info) Varies(v *ir.Value) bool {
+	return v != nil && int(v.ID) < len(i.varies) && v.Graph == i.graph && i.varies[v.ID]
+}
+
 // Rows is the byte pattern of the token axis in a storage, given all values
 // that share its bytes: a range of tokens is rows pieces, and one token is
 // tokenBytes bytes over all of them. ok is false where a value has no token

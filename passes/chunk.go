@@ -1,0 +1,64 @@
+package passes
+
+import (
+	"fmt"
+
+	"memoc/ir"
+	"memoc/ir/diag"
+	"memoc/passes/chunks"
+	"memoc/passes/tokens"
+)
+
+var chunkPass = Pass{
+	Name:  "chunk",
+	Doc:   "Lets feed-forward layers run in as many chunks of tokens as asked for, forward and backward, so that their wide tensors exist a chunk at a time.",
+	Stage: Grad,
+	After: []Edge{
+		{"grad", "forward and backward pass of a layer are unrolled together, and the gradients of weights are summed over the chunks"},
+		{"cleanup", "what is unused would count as another reader of something wide"},
+	},
+	Optional: true,
+	Run: func(c *Context) (Result, error) {
+		if c.Options.MLPChunks < 2 {
+			return Result{}, nil
+		}
+		found, err := c.chunk(c.Options.MLPChunks, 0)
+		if err != nil {
+			return Result{}, err
+		}
+		if found == 0 {
+			c.warn(&diag.Diagnostic{ID: "chunk", Message: "no feed-forward layer was found that could run in chunks: a product with weights that widens every token, from which on everything works token by token until it is narrow again"})
+		}
+		return Result{Changed: found > 0, Stats: []ir.KV{stat("layers", found)}}, nil
+	},
+}
+
+// chunkBytes is the size of a layer's wide tensors from which on the plan
+// considers chunks: below, they are no matter.
+const chunkBytes = 64 << 20
+
+// chunk unrolls the regions of the graph whose wide tensors are of at least
+// that many bytes, and returns their number.
+func (c *Context) chunk(count int, least int64) (found int, err error) {
+	regions, refused := chunks.Find(tokens.Find(c.Graph), c.Graph)
+	large, widest := regions[:0], int64(0)
+	for _, r := range regions {
+		if r.Inner < least || !c.spend() {
+			continue
+		}
+		large = append(large, r)
+		bytes, _ := r.Wide.Type.Bytes() // its shape is static
+		widest = max(widest, bytes)
+	}
+	for _, r := range refused {
+		if c.Options.Debug["chunk"].Level > 0 {
+			c.Report(&diag.Diagnostic{ID: "chunk", Severity: diag.Note, Loc: r.Node.DiagLoc(),
+				Message: fmt.Sprintf("the wide tensors from %s on stay whole: %s", r.Node, r.Why)})
+		}
+	}
+	if len(large) == 0 {
+		return 0, nil
+	}
+	c.Metrics.Chunks, c.Metrics.ChunkedLayers, c.Metrics.ChunkedBytes = count, len(large), widest
+	return len(large), chunks.Unroll(c.Graph, large, count)
+}
