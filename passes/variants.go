@@ -84,7 +84,7 @@ func (c *Context) variant(count int) (*Context, error) {
 	v := *c
 	v.Graph = c.Graph.Clone()
 	v.Report = func(*diag.Diagnostic) {}
-	v.Schedule, v.placement, v.producers, v.considered, v.limit = nil, placement{}, nil, nil, -1
+	v.Tokens, v.Schedule, v.placement, v.producers, v.considered, v.limit = nil, nil, placement{}, nil, nil, -1
 	least := c.Options.ChunkBytes
 	if least == 0 {
 		least = chunkBytes
@@ -126,6 +126,6 @@ func (c *Context) become(v *Context) {
 		}
 	}
 	c.Graph, c.Model.Graph = v.Graph, v.Graph
-	c.Live, c.Problem, c.Origin, c.Ladder = v.Live, v.Problem, v.Origin, v.Ladder
+	c.Live, c.Tokens, c.Problem, c.Origin, c.Ladder = v.Live, v.Tokens, v.Problem, v.Origin, v.Ladder
 	c.Schedule, c.placement, c.producers, c.Metrics = v.Schedule, v.placement, nil, v.Metrics
 }
