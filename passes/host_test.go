@@ -56,35 +56,43 @@ func TestEmittedProgram(t *testing.T) {
 			}
 			want := run(t, plain.Graph, in)
 			c := mustCompile(t, s.make(), s.setup)
-			files, err := cuda.Emit(c.Program)
-			if err != nil {
-				t.Fatal(err)
-			}
-			dir := t.TempDir()
-			if err := cuda.WriteDir(dir, files); err != nil {
-				t.Fatal(err)
-			}
-			h, err := cuda.BuildHost(context.Background(), dir, filepath.Join(dir, "step"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var named []cuda.Named
-			for _, v := range c.Graph.Inputs {
-				named = append(named, cuda.Named{Name: v.Name, Tensor: in[v.Name].(*ir.Tensor)})
-			}
-			got, err := h.Run(context.Background(), named, cuda.RunOptions{Steps: 2, Schedules: 6, Schedule: 3, Paranoid: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(got) != len(want) {
-				t.Errorf("%d outputs, want %d", len(got), len(want))
-			}
-			for _, o := range got {
-				if how := closeTo(o.Tensor, want[o.Name].(*ir.Tensor)); how > 1 {
-					t.Errorf("output %q differs by %.3g times what its type allows", o.Name, how)
-				}
-			}
+			emitted(t, c, in, want)
 		})
+	}
+}
+
+// emitted builds what is emitted for c and holds two steps of it in several
+// orders of the lanes, each step seeing the bytes it declared and no others,
+// against the outputs wanted.
+func emitted(t *testing.T, c *passes.Context, in, want map[string]ir.Datum) {
+	t.Helper()
+	files, err := cuda.Emit(c.Program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := cuda.WriteDir(dir, files); err != nil {
+		t.Fatal(err)
+	}
+	h, err := cuda.BuildHost(context.Background(), dir, filepath.Join(dir, "step"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var named []cuda.Named
+	for _, v := range c.Graph.Inputs {
+		named = append(named, cuda.Named{Name: v.Name, Tensor: in[v.Name].(*ir.Tensor)})
+	}
+	got, err := h.Run(context.Background(), named, cuda.RunOptions{Steps: 2, Schedules: 6, Schedule: 3, Paranoid: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d outputs, want %d", len(got), len(want))
+	}
+	for _, o := range got {
+		if how := closeTo(o.Tensor, want[o.Name].(*ir.Tensor)); how > 1 {
+			t.Errorf("output %q differs by %.3g times what its type allows", o.Name, how)
+		}
 	}
 }
 

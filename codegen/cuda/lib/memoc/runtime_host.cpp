@@ -428,25 +428,26 @@ void Machine::copy2d_async(int lane, void* dst, int64_t dst_pitch, const void* s
 void Machine::freed(Space space, int64_t offset, int64_t bytes, const char* buffer) {
   Impl& im = *impl_;
   if (bytes <= 0 || !im.inside(Range{space, true, offset, bytes}, buffer)) return;
-  auto p = std::make_shared<Poison>(Poison{im.base[int(space)] + offset, bytes, 0});
-  std::set<Op*> wait_for;
   auto end = im.split(int(space), offset + bytes);
   for (auto s = im.split(int(space), offset); s != end; ++s) {
+    // Each run of bytes goes when its own accesses have run: who takes over a part of the buffer waits for no others.
     Segment& seg = s->second;
     seg.defined = false;
     seg.freed = buffer;
+    auto p = std::make_shared<Poison>(Poison{im.base[int(space)] + s->first, std::next(s)->first - s->first, 0});
     auto need = [&](const Access& a) {
       if (a.lane < 0) return;
       auto& queued = im.lanes[size_t(a.lane)].by_tick;
       auto op = queued.find(a.tick);
-      if (op != queued.end()) wait_for.insert(op->second);
+      if (op == queued.end()) return;
+      op->second->poisons.push_back(p);
+      p->pending++;
     };
     need(seg.writer);
-    for (const Access& r : seg.readers) need(r);
+    for (const Access& r : seg.readers)
+      if (r.lane != seg.writer.lane || r.tick != seg.writer.tick) need(r);
+    if (!p->pending) memset(p->p, kPoison, size_t(p->bytes));
   }
-  p->pending = int(wait_for.size());
-  for (Op* op : wait_for) op->poisons.push_back(p);
-  if (!p->pending) memset(p->p, kPoison, size_t(bytes));
 }
 
 void Machine::synchronize() {
