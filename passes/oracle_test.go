@@ -11,6 +11,7 @@ import (
 	"memoc/ir/eval"
 	_ "memoc/ir/ops"
 	"memoc/passes/cost"
+	"memoc/passes/plan"
 )
 
 // oracleText is a chain of layers: x, then Tanh(x W) + x again and again.
@@ -68,8 +69,13 @@ func TestPlannedEqualsUnplanned(t *testing.T) {
 		t.Fatal(err)
 	}
 	copies, clones := 0, 0
-	for _, budget := range []string{"100%", "80%", "60%"} {
-		c := oracleContext(t, budget)
+	for _, budget := range []string{"100%", "80%", "60%", "split"} {
+		c := oracleContext(t, "100%")
+		if budget == "split" {
+			c.Options.Budget, c.Options.Choose = Budget{}, splitEverything
+		} else {
+			c = oracleContext(t, budget)
+		}
 		if err := (&Runner{}).Run(c); err != nil {
 			t.Fatalf("%s: %v", budget, err)
 		}
@@ -94,6 +100,17 @@ func TestPlannedEqualsUnplanned(t *testing.T) {
 	if copies == 0 || clones == 0 {
 		t.Errorf("%d copies and %d clones: the case shows too little", copies, clones)
 	}
+}
+
+// splitEverything cuts every tensor that waits in the middle of its tokens.
+func splitEverything(p *plan.Problem) []plan.Choice {
+	choice := p.Initial()
+	for t := range choice {
+		if choice[t] == plan.Keep && p.Splittable(t) {
+			choice[t] = plan.SplitAt(p.Tiles() / 2)
+		}
+	}
+	return choice
 }
 
 func everyWaitIsNeeded(t *testing.T, budget string, p *ir.Program, in, want map[string]ir.Datum) {
