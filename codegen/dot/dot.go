@@ -18,6 +18,7 @@ const (
 	rematColour  = "#fde2b3"
 	copyColour   = "#cfead1"
 	weightColour = "#eeeeee"
+	rangeColour  = "#ead9f2"
 )
 
 // edgeColours by the decision on the tensor.
@@ -35,7 +36,10 @@ const drawn = 1500
 // that make, move or recompute a decided tensor, at most 1,500, and a note
 // says how many are left out.
 func Render(p *ir.Program) []byte {
-	d := &drawing{g: dot.NewGraph(dot.Directed), p: p, node: map[*ir.Value]dot.Node{}, decided: map[string]ir.Decision{}}
+	d := &drawing{g: dot.NewGraph(dot.Directed), p: p, node: map[*ir.Value]dot.Node{}, decided: map[string]ir.Decision{}, isStep: map[*ir.Node]bool{}}
+	for i := range p.Steps {
+		d.isStep[p.Steps[i].Node] = true
+	}
 	// Straight edges and bounded crossing reduction: exact layouts of hundreds
 	// of long edges between forward and backward pass take minutes.
 	for _, kv := range [][2]string{{"rankdir", "TB"}, {"splines", "line"}, {"nslimit", "1"}, {"nslimit1", "1"}, {"mclimit", "0.2"}} {
@@ -74,9 +78,9 @@ func (d *drawing) chosen() map[*ir.Node]bool {
 }
 
 // touched reports whether a decision is about the node: it copies, it is a
-// clone, or it makes a decided tensor.
+// clone, it cuts or joins a split tensor, or it makes a decided tensor.
 func (d *drawing) touched(n *ir.Node) bool {
-	if n.Domain == ir.MemocDomain && (n.Op == "SwapOut" || n.Op == "SwapIn") || strings.Contains(n.Name, ".remat") {
+	if d.where(n) != "" || n.Domain == ir.MemocDomain && (n.Op == "SwapOut" || n.Op == "SwapIn") || strings.Contains(n.Name, ".remat") {
 		return true
 	}
 	for _, v := range n.Out {
@@ -94,6 +98,7 @@ type drawing struct {
 	p       *ir.Program
 	node    map[*ir.Value]dot.Node
 	decided map[string]ir.Decision
+	isStep  map[*ir.Node]bool
 }
 
 // escape makes text a DOT label: a backslash and a quote are escaped, line
@@ -114,6 +119,7 @@ func (d *drawing) legend() {
 	sub := d.g.Subgraph("legend", dot.ClusterOption{})
 	for _, x := range []struct{ id, text, fill string }{
 		{"l_run", "compute lane", runColour}, {"l_remat", "recomputed (.remat)", rematColour}, {"l_copy", "copy lanes", copyColour},
+		{"l_range", "parts of a tensor that is split by tokens (dashed: nothing is moved)", rangeColour},
 		{"l_weight", "weight, input, output", weightColour},
 	} {
 		sub.Node(x.id).Attr("label", label(x.text)).Attr("fillcolor", x.fill)
@@ -155,7 +161,19 @@ func (d *drawing) operation(i int, n *ir.Node) {
 	if lane != "" {
 		lines = append(lines, "lane "+lane)
 	}
+	where := d.where(n)
+	if where != "" {
+		lines = append(lines, where)
+	} else if part, ok := d.p.SliceOf(n); ok && !part.Contiguous() {
+		lines = append(lines, "packs "+bytesOf(part))
+	}
+	if where != "" && (n.Op == "Slice" || n.Op == "Concat") {
+		fill = rangeColour
+	}
 	node := d.g.Node(fmt.Sprintf("n%d", i)).Attr("label", label(lines...)).Attr("fillcolor", fill)
+	if fill == rangeColour && !d.isStep[n] {
+		node.Attr("style", "filled,dashed")
+	}
 	for _, vs := range [][]*ir.Value{n.In, n.Captures} {
 		for _, v := range vs {
 			if from, ok := d.node[v]; v != nil && ok {
@@ -168,6 +186,35 @@ func (d *drawing) operation(i int, n *ir.Node) {
 			d.node[v] = node
 		}
 	}
+}
+
+// where says in which part of a buffer a node's result lies, and of a join that
+// it is made of parts; "" where it has the buffer to itself.
+func (d *drawing) where(n *ir.Node) string {
+	if len(n.Out) == 0 || n.Out[0] == nil || int(n.Out[0].ID) >= len(d.p.Places) {
+		return ""
+	}
+	pl := d.p.Places[n.Out[0].ID]
+	if pl.Buffer < 0 || pl.Size == 0 {
+		return ""
+	}
+	for port := range n.In {
+		if d.p.InOutput(n, port) {
+			return "parts in place"
+		}
+	}
+	if pl.Size >= d.p.Buffers[pl.Buffer].Size {
+		return ""
+	}
+	return bytesOf(pl)
+}
+
+func bytesOf(p ir.Place) string {
+	rows, size := p.Pieces()
+	if rows == 1 {
+		return fmt.Sprintf("bytes [%d,%d) of its buffer", p.Offset, p.End())
+	}
+	return fmt.Sprintf("%d rows of %d bytes, %d apart, from %d on", rows, size, p.Pitch, p.Offset)
 }
 
 func (d *drawing) edge(from, to dot.Node, v *ir.Value) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"memoc/ir"
+	"memoc/ir/handmade"
 	_ "memoc/ir/ops"
 )
 
@@ -165,6 +166,31 @@ func TestDeterministic(t *testing.T) {
 	for range 20 {
 		if !bytes.Equal(first, Render(chain(awkward))) {
 			t.Fatal("two drawings of one program differ")
+		}
+	}
+}
+
+// Ranges of split tensors say where they lie, in bytes counted by hand; a token
+// of one row has 256.
+func TestSplitIsDrawn(t *testing.T) {
+	for batch, want := range map[int64][]string{
+		1: {`h.head\nSlice\nbytes [0,1280) of its buffer`, `h.tail\nMul\nbytes [1280,2048) of its buffer`, `h.whole\nConcat\nparts in place`},
+		3: {`h.head\nSlice\n3 rows of 1280 bytes, 2048 apart, from 0 on`, `h.range\nSlice\npacks 3 rows of 768 bytes, 2048 apart, from 1280 on`,
+			`lane host-to-device\n3 rows of 1280 bytes, 2048 apart, from 0 on`, `h.whole\nConcat\nparts in place`},
+	} {
+		c, err := handmade.Split(batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(Render(c.Program))
+		for _, w := range want {
+			if !strings.Contains(text, w) {
+				t.Errorf("batch %d: nothing reads %s in\n%s", batch, w, text)
+			}
+		}
+		// Dashed are the ranges and joins that move nothing.
+		if n, want := strings.Count(text, `"filled,dashed"`), map[int64]int{1: 6, 3: 2}[batch]; n != want {
+			t.Errorf("batch %d: %d nodes move nothing, want %d", batch, n, want)
 		}
 	}
 }

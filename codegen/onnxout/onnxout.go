@@ -81,7 +81,8 @@ func addMetadata(m *ir.Model, p *ir.Program) {
 }
 
 // offsets writes address and lane on the nodes that the plan added; nodes as
-// they were read keep their bytes.
+// they were read keep their bytes. A Slice or a Concat that moves nothing has an
+// address and no lane.
 func offsets(g *ir.Graph, p *ir.Program) {
 	at := map[*ir.Node]*ir.Step{}
 	for i := range p.Steps {
@@ -89,7 +90,8 @@ func offsets(g *ir.Graph, p *ir.Program) {
 	}
 	for _, n := range g.Nodes {
 		s := at[n]
-		if n.Raw != nil || s == nil || len(n.Out) == 0 || n.Out[0] == nil {
+		isRange := n.Op == "Slice" || n.Op == "Concat"
+		if n.Raw != nil || s == nil && !isRange || len(n.Out) == 0 || n.Out[0] == nil {
 			continue
 		}
 		place := p.Places[n.Out[0].ID]
@@ -97,8 +99,13 @@ func offsets(g *ir.Graph, p *ir.Program) {
 			continue
 		}
 		b := p.Buffers[place.Buffer]
-		n.Meta = setMeta(n.Meta, "memoc.lane", p.Lanes[s.Lane].Name)
+		if s != nil {
+			n.Meta = setMeta(n.Meta, "memoc.lane", p.Lanes[s.Lane].Name)
+		}
 		n.Meta = setMeta(n.Meta, "memoc.offset", fmt.Sprintf("%s:%d", p.Arenas[b.Arena].Name, b.Offset+place.Offset))
+		if rows, size := place.Pieces(); rows > 1 {
+			n.Meta = setMeta(n.Meta, "memoc.rows", fmt.Sprintf("%d of %d bytes, %d apart", rows, size, place.Pitch))
+		}
 	}
 }
 
