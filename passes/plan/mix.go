@@ -154,18 +154,20 @@ func (w *path) searchSplits(found []Rung) {
 	if w.mixer = newMixer(w.p, w.f); w.mixer == nil {
 		return
 	}
-	w.mixes(slices.MinFunc(found, func(a, b Rung) int { return compare(a.Peak, b.Peak) }).Choice)
+	tried := map[string]bool{}
+	w.mixes(w.p.initial(w.f), tried)
+	w.mixes(slices.MinFunc(found, func(a, b Rung) int { return compare(a.Peak, b.Peak) }).Choice, tried)
 	if len(w.rungs) > 0 {
+		w.lower()
 		w.fill()
 	}
-	w.refit(append(slices.Clone(found), w.rungs...))
+	w.refit(append(slices.Clone(found), w.rungs...), tried)
 }
 
 // mixes adds plans in which every layer but the last few are treated alike, and
 // what belongs to no layer as in base.
-func (w *path) mixes(base []Choice) {
+func (w *path) mixes(base []Choice, tried map[string]bool) {
 	n := len(w.mixer.layers)
-	tried := map[string]bool{}
 	for k := 0; k <= min(n, mixedLayers); k++ {
 		whole := n - n*k/min(n, mixedLayers)
 		for _, level := range mixedLevels {
@@ -189,9 +191,8 @@ func (w *path) tryMix(c []Choice, tried map[string]bool) {
 
 // refit looks at the plans of the front once more: what is kept there stays,
 // and how the rest goes is decided anew.
-func (w *path) refit(found []Rung) {
+func (w *path) refit(found []Rung, tried map[string]bool) {
 	slices.SortStableFunc(found, compareRungs)
-	tried := map[string]bool{}
 	for _, r := range (&Ladder{found}).Pareto() {
 		for _, level := range mixedLevels[:3] {
 			w.tryMix(w.mixer.plan(r.Choice, func(_, t int) bool { return r.Choice[t].Kind() == Keep }, level), tried)

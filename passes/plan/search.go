@@ -90,7 +90,7 @@ func (p *Problem) Search(opt Options) (*Ladder, error) {
 		paths = append(paths, &path{swap: true, grain: 80})
 	}
 	if opt.Policy == Auto || opt.Policy == RecomputeOnly {
-		paths = append(paths, &path{remat: true, grain: 80})
+		paths = append(paths, &path{remat: true, grain: 40})
 	}
 	if canSwap && (opt.Policy == Auto || opt.Policy == Memo) {
 		paths = append(paths, &path{memo: true})
