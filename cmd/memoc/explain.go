@@ -133,8 +133,13 @@ func layerOf(tensor string) (string, int) {
 
 // undecided is why nothing was decided about a value of the plan.
 func undecided(p *planfile.Plan, v *planfile.Value) string {
+	for i := range p.Values {
+		if w := &p.Values[i]; slices.Contains(w.Parts, v.Name) {
+			return fmt.Sprintf("%q is a part of %q, which is a tensor split by tokens that comes back: ask for the tensor", v.Name, w.Name)
+		}
+	}
 	if v.Base != v.Name {
-		return fmt.Sprintf("%q is a view of %q: ask for that", v.Name, v.Base)
+		return fmt.Sprintf("%q is a view or a range of %q: ask for that", v.Name, v.Base)
 	}
 	class := "transient"
 	if v.Buffer >= 0 && v.Buffer < len(p.Buffers) {
