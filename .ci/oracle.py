@@ -92,8 +92,10 @@ def one(binary, model, flags):
         np.savez(os.path.join(d, "in.npz"), **feed)
         memoc(binary, "run", d, "--inputs", os.path.join(d, "in.npz"), "--save", os.path.join(d, "out.npz"))
         compare("memoc against ONNX Runtime", np.load(os.path.join(d, "out.npz")), got)
-    moved = table["decisions"]["swap"]["tensors"], table["decisions"]["recompute"]["tensors"]
-    print(f"ok {model} {' '.join(flags)}: {len(got)} outputs, {moved[0]} swapped, {moved[1]} recomputed")
+    swapped, again, split = (table["decisions"][k]["tensors"] for k in ("swap", "recompute", "split"))
+    if "--tile" in flags and not split:
+        raise AssertionError("nothing is split: the case shows nothing of it")
+    print(f"ok {model} {' '.join(flags)}: {len(got)} outputs, {swapped} swapped, {again} recomputed, {split} split")
 
 
 def main():

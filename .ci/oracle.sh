@@ -23,6 +23,10 @@ add $shared/llama_sdpa_dynamo23/model.onnx $train
 add $shared/bert_mlm_dynamo20/model.onnx $train
 add $shared/step_torch_gpt2_dynamo18/model.onnx ""
 add $shared/step_torch_llama_dynamo18/model.onnx ""
+split=--device,testdata/devices/slow.json,--policy,memo,--tile,4,--budget,80% # host memory for a part of each layer
+specs+=("testdata/models/gpt-tiny.onnx,$train,$split,--host-budget,150KiB")
+specs+=("testdata/models/llama-tiny.onnx,$train,$split,--host-budget,100KiB")
 "$venv/bin/python" .ci/oracle.py bin/memoc "${specs[@]}"
+MEMOC_PYTHON="$venv/bin/python" go test -count=1 -run TestSplitsInONNXRuntime ./passes
 "$venv/bin/python" .ci/place_oracle.py
 MEMOC_PYTHON="$venv/bin/python" go test -count=1 -run 'TestPythonReadsIt|TestText$' ./ir ./ir/conformance
