@@ -14,7 +14,7 @@ import (
 
 var planPass = Pass{
 	Name:  "plan",
-	Doc:   "Chooses for every skeletal tensor whether to keep, swap or recompute it: the fastest plan of the ladder whose placement fits the budget.",
+	Doc:   "Chooses for every skeletal tensor whether to keep, swap or recompute it, or to split it along the tokens between the last two: the fastest plan of the ladder whose placement fits the budget.",
 	Stage: Plan,
 	After: []Edge{
 		{"cost", "decisions weigh time against bytes"},

@@ -9,7 +9,7 @@ import (
 
 var rewritePass = Pass{
 	Name:  "rewrite",
-	Doc:   "Carries the plan into the graph: SwapOut and SwapIn nodes, clones named .remat just before who needs them; and lists the steps of the Program.",
+	Doc:   "Carries the plan into the graph: SwapOut and SwapIn nodes, clones named .remat just before who needs them, for a split tensor Slice and Concat around both; and lists the steps of the Program.",
 	Stage: Plan,
 	After: []Edge{
 		{"plan", "the schedule says what to move and what to run again"},

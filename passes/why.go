@@ -183,10 +183,14 @@ func (j *judge) decide(d *ir.Decision) {
 	case j.x.Made > 0:
 		d.Kind, d.Binds = ir.Remat, "budget"
 		d.Extra = j.again
-		d.Reason = "made again once, which costs less than its bytes"
+		times, of := "once", ""
 		if j.x.Made > 1 {
-			d.Reason = fmt.Sprintf("made again %d times, which costs less than its bytes", j.x.Made)
+			times = fmt.Sprintf("%d times", j.x.Made)
 		}
+		if j.again < int64(j.x.Made)*j.c.Problem.Ops[j.c.producerOf(j.t)].Time {
+			of = " for some of the tokens"
+		}
+		d.Reason = fmt.Sprintf("made again %s%s, which costs less than its bytes", times, of)
 		switch {
 		case j.derived:
 			d.Reason, d.Binds = "follows from weights and constants alone", "weights alone"

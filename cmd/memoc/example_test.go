@@ -26,6 +26,16 @@ func TestWorkedExample(t *testing.T) {
 	fillExamples(t, "docs/architecture.md", func(name string) string { return exampleText(name, dumps.String(), string(plan)) })
 }
 
+// TestSplitExample is TestWorkedExample of docs/planner.md.
+func TestSplitExample(t *testing.T) {
+	var out, dumps bytes.Buffer
+	if code := run([]string{"compile", "../../testdata/models/example/three.onnx", "--train", "--loss", "loss", "--budget", "80%", "--host-budget", "3MiB",
+		"--device", "../../testdata/devices/slow.json", "-d", "cleanup/dump", "-d", "rewrite/dump", "-o", t.TempDir()}, &out, &dumps); code != exitOK {
+		t.Fatalf("code %d: %s", code, dumps.String())
+	}
+	fillExamples(t, "docs/planner.md", func(name string) string { return exampleText(name, dumps.String(), "") })
+}
+
 var marked = regexp.MustCompile(`(?s)(<!-- example: ([^\n]+) -->\n).*?(<!-- end -->)`)
 
 // fillExamples holds the marked parts of a page against what text gives.
