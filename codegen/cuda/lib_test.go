@@ -109,8 +109,11 @@ func nvccScript(t *testing.T) string {
 	return script
 }
 
-// TestNVCC compiles a program with copies and waits for two GPU generations.
+// TestNVCC compiles a program with copies, ranges and waits for two GPU
+// generations.
 func TestNVCC(t *testing.T) {
 	nvccScript(t)
 	compileWithNVCC(t, swapProgram(t))
+	c, _, _ := splitCase(t, 3)
+	compileWithNVCC(t, c.Program)
 }

@@ -11,12 +11,14 @@ import (
 	"memoc/ir"
 	"memoc/ir/diag"
 	"memoc/ir/handmade"
+	"memoc/ir/models"
 	"memoc/ir/onnx"
 	_ "memoc/ir/ops"
 	"memoc/ir/planfile"
 	"memoc/passes"
 	"memoc/passes/check"
 	"memoc/passes/cost"
+	"memoc/passes/plan"
 )
 
 // good is a sound plan to break.
@@ -104,6 +106,11 @@ func plans(t *testing.T) []good {
 		t.Fatal(err)
 	}
 	add("small", m, passes.Options{})
+	m, err = models.Build(models.Config{Arch: "gpt", Layers: 1, Hidden: 16, Heads: 2, Vocab: 32, Seq: 21, Batch: 2, DType: ir.Float, InlineLimit: -1, Seed: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add("gpt, split", m, passes.Options{Train: true, Loss: "loss", Choose: halves})
 	for _, share := range []float64{0.4, 0.2} {
 		m, _, err = onnx.Load("../../testdata/models/gpt-tiny.onnx", onnx.Options{})
 		if err != nil {
@@ -112,6 +119,17 @@ func plans(t *testing.T) []good {
 		add(fmt.Sprintf("gpt-tiny at %v", share), m, passes.Options{Train: true, Loss: "loss", Budget: passes.Budget{Share: share}})
 	}
 	return out
+}
+
+// halves splits every tensor that can be, in the middle of its tokens.
+func halves(p *plan.Problem) []plan.Choice {
+	c := p.Initial()
+	for t := range c {
+		if c[t] == plan.Keep && p.Splittable(t) && !p.Tensors[t].Output {
+			c[t] = plan.SplitAt(p.Tiles() / 2)
+		}
+	}
+	return c
 }
 
 // spread gives every buffer bytes of its own for the whole step.

@@ -34,6 +34,9 @@ func common(x, y *touch) (at int64, yes bool) {
 	if x.arena != y.arena || !x.write && !y.write {
 		return 0, false
 	}
+	if x.runs[0].from+x.offset >= y.runs[len(y.runs)-1].to+y.offset || y.runs[0].from+y.offset >= x.runs[len(x.runs)-1].to+x.offset {
+		return 0, false
+	}
 	return meet(x.runs, x.offset, y.runs, y.offset)
 }
 
