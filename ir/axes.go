@@ -49,7 +49,7 @@ const (
 	Prefix
 	Merge
 	Split
-	Whole // the whole input axis, and the output varies with the position
+	Whole // the whole input axis, and the output varies with the position; beside a Follow, positions are the same
 )
 
 // FollowAll is the AxisMap of pointwise operators with ONNX broadcasting:

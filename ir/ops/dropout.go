@@ -7,9 +7,7 @@ import "memoc/ir"
 func drawnByIndex(m ir.AxisMap) {
 	for _, axes := range m.Out {
 		for a, links := range axes {
-			if len(links) > 0 {
-				axes[a] = append(links, ir.AxisLink{In: links[0].In, Axis: links[0].Axis, Rel: ir.Whole})
-			}
+			axes[a] = wholeToo(links)
 		}
 	}
 }

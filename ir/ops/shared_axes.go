@@ -76,6 +76,15 @@ func followAxes(n *ir.Node, from func(a int) int) ir.AxisMap {
 	return m
 }
 
+// wholeToo says of an axis that its positions are those of the linked axes, but
+// that each needs these whole.
+func wholeToo(links ir.OutAxis) ir.OutAxis {
+	for _, l := range links {
+		links = append(links, ir.AxisLink{In: l.In, Axis: l.Axis, Rel: ir.Whole})
+	}
+	return links
+}
+
 // regroupAxes is the AxisMap of operators that keep the row-major order of
 // elements: runs of input and output axes with equal products correspond.
 func regroupAxes(n *ir.Node) ir.AxisMap {

@@ -86,6 +86,8 @@ func softmaxView(node *ir.Node, since int, dims []int64) (outer, n, inner int64)
 	return ir.Elems(dims[:axis]), dims[axis], ir.Elems(dims[axis+1:])
 }
 
+// softmaxAxes: every axis follows, and along the normalized ones an element
+// needs all others.
 func softmaxAxes(n *ir.Node) ir.AxisMap {
 	m := ir.FollowAll(n)
 	since := n.Decl.SinceVersion(n.Version)
@@ -99,7 +101,7 @@ func softmaxAxes(n *ir.Node) ir.AxisMap {
 		last = rank - 1
 	}
 	for a := axis; a <= last; a++ {
-		m.Out[0][a] = nil
+		m.Out[0][a] = wholeToo(m.Out[0][a])
 	}
 	return m
 }

@@ -45,7 +45,7 @@ func softmaxGradOp(domain string, name ir.OpName, log bool) *ir.Op {
 				return ir.AxisMap{}
 			}
 			for a := axis; a < len(m.Out[0]) && (a == axis || softmaxGradCoerced(n)); a++ {
-				m.Out[0][a] = nil
+				m.Out[0][a] = wholeToo(m.Out[0][a])
 			}
 			return m
 		},

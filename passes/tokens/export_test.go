@@ -20,3 +20,10 @@ func Each(g *ir.Graph) []*Info {
 	}
 	return out
 }
+
+// Along is what Find would be for the axis of dimension d of v.
+func Along(g *ir.Graph, v *ir.Value, d int) *Info {
+	p := &provenance{dims: make([][][]*factor, g.NumValues())}
+	p.graph(g)
+	return along(g, p, leaves(p.dims[v.ID][d]))
+}

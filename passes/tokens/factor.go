@@ -76,17 +76,18 @@ func unify(a, b []*factor) {
 		return
 	}
 	for len(a) > 0 && len(b) > 0 {
-		x, y := a[0], b[0]
-		switch {
-		case x.extent > y.extent:
+		switch x, y := a[0], b[0]; {
+		case x == y:
+			a, b = a[1:], b[1:]
+		case x.extent == y.extent:
+			x.same = y
+			a, b = a[1:], b[1:]
+		case x.extent%y.extent == 0:
 			x.split(y.extent)
-		case y.extent > x.extent:
+		case y.extent%x.extent == 0:
 			y.split(x.extent)
 		default:
-			if x != y {
-				x.same = y
-			}
-			a, b = a[1:], b[1:]
+			return // a list holds a factor of the other's at another place
 		}
 		a, b = leaves(a), leaves(b) // which may hold what was split or joined
 	}
