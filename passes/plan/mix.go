@@ -149,53 +149,63 @@ const mixedLayers = 16
 
 var mixedLevels = []float64{1, 0.9, 1.15, 1.5, 1 << 20}
 
-// searchSplits adds plans in which tensors are split, beside those found.
-func (w *path) searchSplits(found []Rung) {
+// searchSplits adds plans in which tensors are split.
+func (w *path) searchSplits() {
 	if w.mixer = newMixer(w.p, w.f); w.mixer == nil {
 		return
 	}
-	tried := map[string]bool{}
-	w.mixes(w.p.initial(w.f), tried)
-	w.mixes(slices.MinFunc(found, func(a, b Rung) int { return compare(a.Peak, b.Peak) }).Choice, tried)
+	w.tried = map[string]bool{}
+	w.mixes(w.p.initial(w.f))
 	if len(w.rungs) > 0 {
 		w.lower()
 		w.fill()
 	}
-	w.refit(append(slices.Clone(found), w.rungs...), tried)
 }
 
 // mixes adds plans in which every layer but the last few are treated alike, and
 // what belongs to no layer as in base.
-func (w *path) mixes(base []Choice, tried map[string]bool) {
+func (w *path) mixes(base []Choice) {
 	n := len(w.mixer.layers)
 	for k := 0; k <= min(n, mixedLayers); k++ {
 		whole := n - n*k/min(n, mixedLayers)
 		for _, level := range mixedLevels {
-			w.tryMix(w.mixer.plan(base, func(layer, _ int) bool { return layer >= n-whole }, level), tried)
+			w.tryMix(w.mixer.plan(base, func(layer, _ int) bool { return layer >= n-whole }, level))
 		}
 	}
 }
 
 // tryMix adds a plan unless it has been tried.
-func (w *path) tryMix(c []Choice, tried map[string]bool) {
+func (w *path) tryMix(c []Choice) {
 	key := keyOf(c)
-	if tried[key] {
+	if w.tried[key] {
 		return
 	}
-	tried[key] = true
+	w.tried[key] = true
 	if s, err := w.build(c); err == nil {
 		w.add(c, s)
 		w.mem.drop(s)
 	}
 }
 
-// refit looks at the plans of the front once more: what is kept there stays,
-// and how the rest goes is decided anew.
-func (w *path) refit(found []Rung, tried map[string]bool) {
-	slices.SortStableFunc(found, compareRungs)
-	for _, r := range (&Ladder{found}).Pareto() {
+// refit looks at the plans of the front of all that was found once more: what is
+// kept there stays, and how the rest goes is decided anew. What belongs to no
+// layer is tried as it is where the peak is least, too.
+func (w *path) refit(found []Rung) {
+	if w.mixer == nil {
+		return
+	}
+	w.mixes(slices.MinFunc(found, func(a, b Rung) int { return compare(a.Peak, b.Peak) }).Choice)
+	order := slices.Clone(found)
+	slices.SortStableFunc(order, compareRungs)
+	limit := w.work + w.atMost(refitWork)
+	for _, r := range (&Ladder{order}).Pareto() {
 		for _, level := range mixedLevels[:3] {
-			w.tryMix(w.mixer.plan(r.Choice, func(_, t int) bool { return r.Choice[t].Kind() == Keep }, level), tried)
+			if w.work < limit {
+				w.tryMix(w.mixer.plan(r.Choice, func(_, t int) bool { return r.Choice[t].Kind() == Keep }, level))
+			}
 		}
 	}
 }
+
+// refitWork bounds the entries of all schedules built to look at plans again.
+const refitWork = 1 << 20

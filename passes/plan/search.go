@@ -75,7 +75,8 @@ func compareRungs(a, b Rung) int {
 // Search lists the plans that it finds on its paths from keeping everything to
 // the least memory: copies alone, recomputation alone, and both together. Each
 // path is walked down in coarse steps, taken lower from its end, and filled in
-// between. Last come plans with splits, which start from those. Work is bounded by counts, never by time.
+// between. Plans with splits start from every layer treated alike, and at last
+// from whatever was found. Work is bounded by counts, never by time.
 func (p *Problem) Search(opt Options) (*Ladder, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -90,13 +91,13 @@ func (p *Problem) Search(opt Options) (*Ladder, error) {
 		paths = append(paths, &path{swap: true, grain: 80})
 	}
 	if opt.Policy == Auto || opt.Policy == RecomputeOnly {
-		paths = append(paths, &path{remat: true, grain: 40})
+		paths = append(paths, &path{remat: true, grain: 80})
 	}
 	if canSwap && (opt.Policy == Auto || opt.Policy == Memo) {
 		paths = append(paths, &path{memo: true})
 	}
 	if canSwap && opt.Policy == Auto {
-		paths = append(paths, &path{swap: true, remat: true, grain: 160})
+		paths = append(paths, &path{swap: true, remat: true, grain: 160}, &path{swap: true, remat: true, split: true, grain: 40})
 	}
 	for _, w := range paths {
 		w.p, w.f, w.opt = p, f, opt
@@ -105,10 +106,10 @@ func (p *Problem) Search(opt Options) (*Ladder, error) {
 	if err != nil {
 		return nil, err
 	}
-	if canSwap && opt.Policy == Auto {
-		w := &path{p: p, f: f, opt: opt, swap: true, remat: true, grain: 40}
-		w.searchSplits(l.Rungs)
-		l.Rungs = append(l.Rungs, w.rungs...)
+	if last := paths[len(paths)-1]; last.split {
+		before := len(last.rungs)
+		last.refit(l.Rungs)
+		l.Rungs = append(l.Rungs, last.rungs[before:]...)
 	}
 	sortRungs(l)
 	return l, nil

@@ -13,8 +13,10 @@ type path struct {
 	opt         Options
 	swap, remat bool
 	memo        bool   // the paper's plan, and nothing else
-	mixer       *mixer // of the search with splits
-	dear        bool   // every copy has its price: the host is for what is dear to recompute
+	split       bool   // tensors are split
+	mixer       *mixer // where they are
+	tried       map[string]bool
+	dear        bool // every copy has its price: the host is for what is dear to recompute
 	rungs       []Rung
 	mem         memory
 	work        int64     // entries of all schedules built so far
@@ -32,8 +34,12 @@ type path struct {
 
 // search fills rungs.
 func (w *path) search() error {
-	if w.memo {
+	switch {
+	case w.memo:
 		return w.addMemo()
+	case w.split:
+		w.searchSplits()
+		return nil
 	}
 	if err := w.trivial(); err != nil || !w.swap && !w.remat {
 		return err

@@ -1,0 +1,26 @@
+package plan
+
+import "testing"
+
+// The training step of a GPT with 7 billion parameters at a million tokens.
+func BenchmarkSearch(b *testing.B) {
+	p := gpt7b(1<<20).problem(12, 256*gib)
+	for b.Loop() {
+		if _, err := p.Search(Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkBuild(b *testing.B) {
+	p := gpt7b(1<<20).problem(12, 256*gib)
+	f, m := p.facts(), &memory{}
+	c := p.memo(f)
+	for b.Loop() {
+		s, err := p.build(f, m, c)
+		if err != nil {
+			b.Fatal(err)
+		}
+		m.drop(s)
+	}
+}
