@@ -199,8 +199,11 @@ func explainOne(w io.Writer, p *planfile.Plan, d *planfile.Decision) {
 		if a.Decision != "keep" {
 			what = duration(a.Time)
 		}
-		if !a.Possible {
+		switch {
+		case !a.Possible:
 			what = "not possible"
+		case a.Decision == "split" && a.Time == 0:
+			what = "possible" // what it costs depends on where it is cut
 		}
 		fmt.Fprintf(w, "  %-12s %s; %s\n", a.Decision, what, a.Note)
 	}
