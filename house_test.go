@@ -49,6 +49,7 @@ var levels = map[string]struct {
 	"passes/tokens":           {2, []string{"passes/liveness"}},
 	"passes/chunks":           {3, nil},
 	"passes/attnmatch":        {2, []string{"passes/mask"}},
+	"passes/headmatch":        {2, nil},
 	"passes/check":            {3, nil},
 	"codegen/cuda":            {3, nil},
 	"codegen/dot":             {3, nil},

@@ -37,7 +37,8 @@ func recorded(t testing.TB) (models, values []string) {
 }
 
 // TestRecordedGradients trains every recorded model and compares the loss and
-// every gradient with what another framework computed in double precision.
+// every gradient with what another framework computed in double precision,
+// with loss heads whole and in chunks.
 func TestRecordedGradients(t *testing.T) {
 	models, values := recorded(t)
 	for i, path := range models {
@@ -53,15 +54,16 @@ func TestRecordedGradients(t *testing.T) {
 			if a.Get("loss") == nil && a.Get("out/loss") == nil {
 				t.Skip("recorded without values: it is random")
 			}
-			compareRecorded(t, path, a)
+			compareRecorded(t, path, a, setup{})
+			compareRecorded(t, path, a, setup{chunks: true})
 		})
 	}
 }
 
-func compareRecorded(t *testing.T, path string, a *npz.Archive) {
-	s := setup{train: "loss"}
-	if a.Get("out/loss") != nil {
-		s.train = "" // a whole step
+func compareRecorded(t *testing.T, path string, a *npz.Archive, s setup) {
+	t.Helper()
+	if a.Get("out/loss") == nil { // else it is a whole step
+		s.train = "loss"
 	}
 	c, _, err := compileUntil(t, load(t, path), s, passes.Analyze)
 	if err != nil {

@@ -5,11 +5,12 @@ import (
 
 	"memoc/ir"
 	"memoc/ir/diag"
+	"memoc/passes/headmatch"
 )
 
 var lossHeadPass = Pass{
 	Name:  "losshead",
-	Doc:   "Replaces a large projection with its cross entropy by one that works in chunks of tokens, so that the scores never exist as a whole.",
+	Doc:   "Replaces a large projection with its cross entropy by one that works in chunks of tokens, so that the scores never exist as a whole; in a traced step with their gradients.",
 	Stage: Simplify,
 	After: []Edge{
 		{"infer", "sizes come from shapes"},
@@ -29,20 +30,22 @@ const (
 	headChunk = 128 << 20
 )
 
+// runLossHead replaces the heads of a forward pass that is to be trained, and
+// those of a traced step together with their gradients.
 func runLossHead(c *Context) (Result, error) {
-	if !c.Options.Train {
-		return Result{}, nil
-	}
 	least := c.Options.HeadBytes
 	if least == 0 {
 		least = headBytes
 	}
-	h := &headRewriter{c: c, b: ir.NewBuilder(ir.NewEdit(c.Graph)), least: least}
+	h := &headRewriter{c: c, b: ir.NewBuilder(ir.NewEdit(c.Graph)), least: least, position: map[*ir.Node]int{}, trained: map[string]bool{}}
+	for i, n := range c.Graph.Nodes {
+		h.position[n] = i
+	}
+	for _, name := range c.Options.Wrt {
+		h.trained[name] = true
+	}
 	made := 0
 	for _, n := range c.Graph.Nodes {
-		if n.Op != "SoftmaxCrossEntropyLoss" || n.Domain != ir.OnnxDomain {
-			continue
-		}
 		done, err := h.rewrite(n)
 		if err != nil {
 			return Result{}, err
@@ -63,186 +66,183 @@ func runLossHead(c *Context) (Result, error) {
 }
 
 type headRewriter struct {
-	c     *Context
-	b     *ir.Builder
-	least int64
+	c        *Context
+	b        *ir.Builder
+	least    int64
+	position map[*ir.Node]int
+	trained  map[string]bool
 }
 
-// headForm is a loss head as it was found: the projection, and what lies
-// between it and the loss, loss first.
-type headForm struct {
-	product *ir.Node
-	between []*ir.Node
-	weight  *ir.Value // [hidden, vocabulary], or transposed
-	transW  bool
-}
-
-// rewrite replaces the head that ends in loss, if it is one. Large heads of
-// another form are reported: their scores will be stored.
-func (h *headRewriter) rewrite(loss *ir.Node) (done bool, err error) {
+// rewrite replaces the head whose loss begins at n, if there is one. Large
+// heads of another form are reported: their scores will be stored.
+func (h *headRewriter) rewrite(n *ir.Node) (done bool, err error) {
 	defer ir.Catch(&err)
-	scores := loss.In[0]
+	scores, ok := headmatch.Starts(n)
+	if !ok {
+		return false, nil
+	}
 	bytes, err := scores.Type.Bytes()
 	if err != nil || bytes < h.least {
 		return false, nil
 	}
-	form, why := matchHead(loss)
-	if why != "" {
-		h.c.warn(&diag.Diagnostic{ID: "losshead", Loc: loss.DiagLoc(),
+	head, why := headmatch.Find(n, h.trained)
+	if why == "" {
+		why = h.order(head)
+	}
+	switch {
+	case why == "" && (head.Back == nil) != h.c.Options.Train:
+		return false, nil // an inference, or a step to be differentiated again
+	case why != "":
+		h.c.warn(&diag.Diagnostic{ID: "losshead", Loc: n.DiagLoc(),
 			Message: fmt.Sprintf("the scores of the loss (%s) are stored as a whole: %s", FormatBytes(bytes), why)})
 		return false, nil
-	}
-	if !h.c.spend() {
+	case !h.c.spend():
 		return false, nil
 	}
-	b := h.b
+	b, loss := h.b, head.Loss.Def
 	b.At, b.Origin, b.Loc, b.Prefix = loss, loss.Name, loss.Loc, loss.Name+"/"
-	x := h.rows(form)
-	vocab, _ := scores.Type.Shape.Dims[1].Int()
-	rowBytes := vocab * int64(x.Type.DType.Bits()/8)
-	attrs := []ir.Attr{ir.StringAttr("reduction", loss.Str("reduction", "mean")), ir.IntAttr("to", int64(scores.Type.DType)),
-		ir.IntAttr("chunk", max(128, min(headChunk, bytes/8)/rowBytes/128*128))}
-	if form.transW {
-		attrs = append(attrs, ir.IntAttr("transW", 1))
+	out := h.node(head, bytes)
+	v := out[0]
+	if head.Factor != 1 {
+		v = b.MulScalar(v, head.Factor)
 	}
-	if a := loss.Attr("ignore_index"); a != nil {
-		attrs = append(attrs, ir.IntAttr("ignore_index", a.I))
+	if err := h.replace(head.Loss, b.ReshapeLike(v, head.Loss)); err != nil || head.Back == nil {
+		return true, err
 	}
-	out := b.OpN(ir.MemocDomain, "LinearCrossEntropy", 1, []*ir.Value{x, form.weight, loss.In[1]}, attrs...)[0]
-	if loss.Out[0].IsOutput() {
-		// The loss keeps its name.
-		return true, h.renamed(loss, out)
-	}
-	return true, b.Edit.ReplaceUses(loss.Out[0], out)
+	return true, h.gradients(head, out)
 }
 
-// renamed lets the loss node give the new value under its old name.
-func (h *headRewriter) renamed(loss *ir.Node, v *ir.Value) error {
-	name := loss.Out[0].Name
-	if err := h.b.Edit.ReplaceUses(loss.Out[0], v); err != nil {
-		return err
+// order reports a gradient that is made before the loss, where the head that
+// makes both cannot stand.
+func (h *headRewriter) order(head *headmatch.Head) string {
+	if head.Back == nil {
+		return ""
 	}
-	if err := h.b.Edit.Remove(loss); err != nil {
-		return err
-	}
-	h.b.Edit.Rename(v, name)
-	return nil
-}
-
-// rows is the projection's input with what lies between projection and loss
-// applied to it instead: a matrix with a row for each label.
-func (h *headRewriter) rows(form headForm) *ir.Value {
-	x := form.product.In[0]
-	hidden := x.Type.Shape.Dims[x.Type.Shape.Rank()-1]
-	for i := len(form.between) - 1; i >= 0; i-- {
-		if n := form.between[i]; n.Op == "Slice" {
-			in := append([]*ir.Value{x}, n.In[1:]...)
-			x = h.b.Op("Slice", in, n.Attrs...)
+	for _, v := range []*ir.Value{head.Back.X, head.Back.W, head.Back.Bias} {
+		if v != nil && h.position[v.Def] < h.position[head.Loss.Def] {
+			return "a gradient is made before the loss"
 		}
-	}
-	n, _ := hidden.Int()
-	return h.b.Reshape(x, -1, n)
-}
-
-// matchHead follows the scores of a loss back to the projection that makes
-// them; why says what is in the way.
-func matchHead(loss *ir.Node) (form headForm, why string) {
-	switch {
-	case len(loss.In) > 2 && loss.In[2] != nil:
-		return form, "the loss has class weights"
-	case loss.Str("reduction", "mean") == "none":
-		return form, "the loss is not reduced"
-	case loss.In[0].Type.Shape.Rank() != 2:
-		return form, "the scores are no matrix"
-	}
-	for _, v := range loss.Out[1:] {
-		if v != nil && (len(v.Uses()) > 0 || v.IsOutput()) {
-			return form, "the log-probabilities are used as well"
-		}
-	}
-	v := loss.In[0]
-	for {
-		if v.Def == nil || len(v.Uses()) != 1 || v.IsOutput() {
-			return form, fmt.Sprintf("%q has other readers", v.Name)
-		}
-		n := v.Def
-		switch {
-		case n.Domain != ir.OnnxDomain:
-			return form, "the scores come from " + n.FullOp()
-		case n.Op == "MatMul" || n.Op == "Gemm":
-			form.product = n
-			return form, form.operands()
-		case n.Op == "Reshape" && sameLast(n.In[0], v):
-		case n.Op == "Slice" && slicesRows(n):
-		case n.Op == "Cast" || n.Op == "Identity":
-		default:
-			return form, "the scores come from " + n.FullOp()
-		}
-		if n.Op == "Reshape" && hasSlice(form.between) {
-			return form, "rows are sliced after they are merged"
-		}
-		form.between = append(form.between, n)
-		v = n.In[0]
-	}
-}
-
-func hasSlice(ns []*ir.Node) bool {
-	for _, n := range ns {
-		if n.Op == "Slice" {
-			return true
-		}
-	}
-	return false
-}
-
-// operands finds the weight of the projection.
-func (f *headForm) operands() (why string) {
-	n := f.product
-	if n.Op == "Gemm" {
-		if len(n.In) > 2 && n.In[2] != nil || n.Float("alpha", 1) != 1 || n.Int("transA", 0) != 0 {
-			return "the projection has a bias or a factor"
-		}
-		f.transW = n.Int("transB", 0) != 0
-	}
-	f.weight = n.In[1]
-	if f.weight.Type.Shape.Rank() != 2 || n.In[0].Type.Shape.Rank() < 2 {
-		return "the projection's weight is no matrix"
-	}
-	if d := f.weight.Def; d != nil && d.Op == "Transpose" && d.Domain == ir.OnnxDomain && d.In[0].Type.Shape.Rank() == 2 {
-		if perm, ok := d.IntList("perm"); !ok || len(perm) == 2 && perm[0] == 1 {
-			f.weight, f.transW = d.In[0], !f.transW
-		}
-	}
-	if _, ok := n.In[0].Type.Shape.Static(); !ok {
-		return "its sizes are not bound"
 	}
 	return ""
 }
 
-// sameLast reports whether two values have one last dim: a reshape that merges
-// tokens and leaves the vocabulary alone.
-func sameLast(a, b *ir.Value) bool {
-	x, y := a.Type.Shape.Dims, b.Type.Shape.Dims
-	return len(x) > 0 && len(y) > 0 && x[len(x)-1].Equal(y[len(y)-1])
-}
-
-// slicesRows reports whether a Slice leaves the last axis alone.
-func slicesRows(n *ir.Node) bool {
-	if !sameLast(n.In[0], n.Out[0]) {
-		return false
+// node is the chunked head; its outputs are the loss and, in a traced step,
+// the gradients.
+func (h *headRewriter) node(head *headmatch.Head, bytes int64) []*ir.Value {
+	b := h.b
+	vocab, _ := head.W.Type.Shape.Dims[1].Int()
+	if head.TransW {
+		vocab, _ = head.W.Type.Shape.Dims[0].Int()
 	}
-	rank := n.In[0].Type.Shape.Rank()
-	axes, ok := n.IntList("axes")
-	if len(n.In) > 3 && n.In[3] != nil {
-		axes, ok = (&ir.InferCtx{Node: n}).StaticInts(3)
+	x := h.rows(head)
+	rowBytes := vocab * int64(x.Type.DType.Bits()/8)
+	reduction := "sum"
+	if head.Mean {
+		reduction = "mean"
 	}
-	if !ok {
-		return false
+	attrs := []ir.Attr{ir.StringAttr("reduction", reduction), ir.IntAttr("to", int64(head.Loss.Type.DType)),
+		ir.IntAttr("chunk", max(128, min(headChunk, bytes/8)/rowBytes/128*128))}
+	if head.TransW {
+		attrs = append(attrs, ir.IntAttr("transW", 1))
 	}
-	for _, a := range axes {
-		if k, ok := ir.NormAxis(a, rank); !ok || k == rank-1 {
-			return false
+	if head.Scale != 1 {
+		attrs = append(attrs, ir.FloatAttr("scale", float32(head.Scale)))
+	}
+	if head.Softcap != 0 {
+		attrs = append(attrs, ir.FloatAttr("softcap", float32(head.Softcap)))
+	}
+	labels, ignore := h.labels(head, vocab)
+	if ignore != nil {
+		attrs = append(attrs, ir.IntAttr("ignore_index", *ignore))
+	}
+	outputs := 1
+	if head.Back != nil {
+		outputs = 3
+		if head.Back.Bias != nil {
+			outputs = 4
 		}
 	}
-	return true
+	return b.OpN(ir.MemocDomain, "LinearCrossEntropy", outputs, []*ir.Value{x, head.W, labels, head.Bias}, attrs...)
+}
+
+// labels is a vector of class numbers, in which tokens that do not count have
+// the number to ignore, nil if all count.
+func (h *headRewriter) labels(head *headmatch.Head, vocab int64) (v *ir.Value, ignore *int64) {
+	b := h.b
+	flat := func(v *ir.Value) *ir.Value {
+		if v.Type.Shape.Rank() == 1 {
+			return v
+		}
+		return b.Reshape(v, -1)
+	}
+	v, ignore = flat(head.Labels), head.Ignore
+	constant := func(n int64) *ir.Value { return b.Const(ir.FromInts(v.Type.DType, []int64{n})) }
+	if head.Wraps {
+		v = b.Where(b.Less(v, constant(0)), b.Add(v, constant(vocab)), v)
+	}
+	if head.Mask == nil {
+		return v, ignore
+	}
+	if ignore == nil {
+		none := int64(-100)
+		ignore = &none
+	}
+	mask := flat(head.Mask)
+	if head.Masks {
+		mask = b.Not(mask)
+	}
+	return b.Where(mask, v, constant(*ignore)), ignore
+}
+
+// rows is the projection's input with the rows moved as the head moves those
+// of the scores: a matrix with a row for each label.
+func (h *headRewriter) rows(head *headmatch.Head) *ir.Value {
+	b, x := h.b, head.X
+	hidden, _ := x.Type.Shape.Dims[x.Type.Shape.Rank()-1].Int()
+	for _, n := range head.Rows {
+		if n.Op != "Reshape" && n.Op != "Flatten" {
+			x = b.Op(n.Op, append([]*ir.Value{x}, n.In[1:]...), n.Attrs...)
+			continue
+		}
+		dims, _ := n.Out[0].Type.Shape.Static()
+		x = b.Reshape(x, append(dims[:len(dims)-1:len(dims)-1], hidden)...)
+	}
+	return b.Reshape(x, -1, hidden)
+}
+
+// gradients replaces those of a traced step with the head's own.
+func (h *headRewriter) gradients(head *headmatch.Head, out []*ir.Value) error {
+	b, back := h.b, head.Back
+	if back.X != nil {
+		if err := h.replace(back.X, b.ReshapeLike(out[1], back.X)); err != nil {
+			return err
+		}
+	}
+	if back.W != nil {
+		w := out[2]
+		if back.WT {
+			w = b.TransposeLast2(w)
+		}
+		if err := h.replace(back.W, w); err != nil {
+			return err
+		}
+	}
+	if back.Bias != nil {
+		return h.replace(back.Bias, b.ReshapeLike(out[3], back.Bias))
+	}
+	return nil
+}
+
+// replace puts with in the place of v, under v's name where that is the
+// graph's output.
+func (h *headRewriter) replace(v, with *ir.Value) error {
+	name, output := v.Name, v.IsOutput()
+	if err := h.b.Edit.ReplaceUses(v, with); err != nil || !output {
+		return err
+	}
+	if err := h.b.Edit.Remove(v.Def); err != nil {
+		return err
+	}
+	h.b.Edit.Rename(with, name)
+	return nil
 }

@@ -28,6 +28,7 @@ type setup struct {
 	wrt    []string // what to train
 	asIs   bool     // the execution order stays that of the file
 	whole  bool     // the scores of a loss head stay whole, however large
+	chunks bool     // loss heads work in chunks, however small
 	policy plan.Policy
 }
 
@@ -46,6 +47,9 @@ func (s setup) options(t testing.TB) passes.Options {
 	}
 	if s.whole {
 		o.HeadBytes = math.MaxInt64
+	}
+	if s.chunks {
+		o.HeadBytes = 1
 	}
 	switch {
 	case s.host == noHost:
