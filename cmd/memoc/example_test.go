@@ -33,7 +33,11 @@ func TestSplitExample(t *testing.T) {
 		"--device", "../../testdata/devices/slow.json", "-d", "cleanup/dump", "-d", "rewrite/dump", "-o", t.TempDir()}, &out, &dumps); code != exitOK {
 		t.Fatalf("code %d: %s", code, dumps.String())
 	}
-	fillExamples(t, "docs/planner.md", func(name string) string { return exampleText(name, dumps.String(), "") })
+	var shown bytes.Buffer
+	if code := run([]string{"inspect", "../../testdata/models/gpt-tiny.onnx", "--train", "--loss", "loss"}, &shown, &dumps); code != exitOK {
+		t.Fatalf("code %d: %s", code, dumps.String())
+	}
+	fillExamples(t, "docs/planner.md", func(name string) string { return exampleText(name, dumps.String(), shown.String()) })
 }
 
 var marked = regexp.MustCompile(`(?s)(<!-- example: ([^\n]+) -->\n).*?(<!-- end -->)`)
@@ -86,8 +90,8 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// exampleText is an indented block: a dump "after PASS", the moving buffers of
-// the plan, or the line of a step or a decision.
+// exampleText is an indented block: a dump "after PASS", what inspect says of
+// a layer, the moving buffers of the plan, or the line of a step or a decision.
 func exampleText(name, dumps, plan string) string {
 	var b strings.Builder
 	add := func(line string) { b.WriteString("    " + strings.TrimRight(line, "\n") + "\n") }
@@ -103,6 +107,10 @@ func exampleText(name, dumps, plan string) string {
 				add(line)
 			}
 			inside = inside && !strings.HasPrefix(line, "}")
+		case "inspect":
+			if strings.HasPrefix(line, "    "+what) {
+				add(strings.TrimPrefix(line, "    "))
+			}
 		case "buffers":
 			if strings.Contains(line, `"first":`) && !strings.Contains(line, `"persistent"`) {
 				add(line)

@@ -7,6 +7,7 @@ import (
 	"memoc/ir"
 	"memoc/passes"
 	"memoc/passes/liveness"
+	"memoc/passes/tokens"
 )
 
 // layerInfo is a class of repeated layers.
@@ -27,15 +28,42 @@ type skeletalInfo struct {
 	Ratio float64 `json:"ratio"` // elements, in units of the layer input's
 	// SameAs names the tensor of which this one is another layout.
 	SameAs string `json:"same_as,omitempty"`
+	// Tokens is absent where the tensor has no token axis.
+	Tokens *tokenInfo `json:"tokens,omitempty"`
+}
+
+// tokenInfo is where the tokens lie in a tensor and whether it can be made by
+// token.
+type tokenInfo struct {
+	Rows       int64 `json:"rows"`        // pieces in which a range of tokens lies
+	TokenBytes int64 `json:"token_bytes"` // of one token, over all rows
+	ByToken    bool  `json:"by_token"`    // whether the operator that makes it may run on a range of tokens
+}
+
+// String is empty for a tensor without token axis.
+func (t *tokenInfo) String() string {
+	if t == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s, %d", map[bool]string{true: "by token", false: "whole"}[t.ByToken], t.Rows)
+}
+
+func tokenInfoOf(i *tokens.Info, s *liveness.Storage) *tokenInfo {
+	rows, bytes, ok := i.Rows(s.Values...)
+	if !ok {
+		return nil
+	}
+	_, byToken := i.Range(s.Root.Def)
+	return &tokenInfo{Rows: rows, TokenBytes: bytes, ByToken: byToken}
 }
 
 func layerInfos(live *liveness.Result) []layerInfo {
-	out := []layerInfo{}
+	out, axis := []layerInfo{}, tokens.Find(live.Graph)
 	for _, c := range passes.Layers(live) {
 		info := layerInfo{Count: c.Count, Nodes: c.Period, First: c.Nodes[0].String(), Last: c.Nodes[len(c.Nodes)-1].String(), Backward: c.Backward,
 			Skeletal: []skeletalInfo{}}
 		for k, s := range c.Skeletal {
-			row := skeletalInfo{Name: s.Root.Name, Type: s.Root.Type.String(), Bytes: s.Bytes}
+			row := skeletalInfo{Name: s.Root.Name, Type: s.Root.Type.String(), Bytes: s.Bytes, Tokens: tokenInfoOf(axis, &s)}
 			if c.Input != nil {
 				if unit := elements(c.Input); unit > 0 {
 					row.Ratio = float64(elements(s.Root)) / float64(unit)
@@ -74,14 +102,15 @@ func printLayers(w io.Writer, ls []layerInfo) {
 		if len(l.Skeletal) == 0 {
 			continue
 		}
-		fmt.Fprintln(w, "  what one of them leaves for the backward pass, in units of its input:")
+		fmt.Fprintln(w, "  what one of them leaves for the backward pass: in units of its input, whether it can be made by token,")
+		fmt.Fprintln(w, "  and in how many pieces a range of tokens lies:")
 		total := 0.0
 		for _, s := range l.Skeletal {
 			if s.SameAs != "" {
 				fmt.Fprintf(w, "    %s\t%s\t%s\t(%s in another layout)\n", s.Name, s.Type, passes.FormatBytes(s.Bytes), s.SameAs)
 				continue
 			}
-			fmt.Fprintf(w, "    %s\t%s\t%s\t%.4g\n", s.Name, s.Type, passes.FormatBytes(s.Bytes), s.Ratio)
+			fmt.Fprintf(w, "    %s\t%s\t%s\t%.4g\t%s\n", s.Name, s.Type, passes.FormatBytes(s.Bytes), s.Ratio, s.Tokens)
 			total += s.Ratio
 		}
 		fmt.Fprintf(w, "    all\t\t\t%.4g\n", total)

@@ -51,6 +51,49 @@ func TestOperators(t *testing.T) {
 	}
 }
 
+// TestBadNodes: nodes with an input less, or of unknown shape, are no reason to
+// panic.
+func TestBadNodes(t *testing.T) {
+	for _, op := range ir.Operators() {
+		t.Run(ir.FullOp(op.Domain, op.Name), func(t *testing.T) {
+			for _, s := range op.Samples() {
+				if len(s.Seqs) > 0 {
+					continue
+				}
+				for k := range s.In {
+					less := s
+					less.In = slices.Clone(s.In)
+					less.In[k] = nil
+					lookAt(sampleGraph(op, less, true))
+					less.In = s.In[:k]
+					lookAt(sampleGraph(op, less, true))
+					less.In = append(slices.Clone(s.In), s.In[k])
+					lookAt(sampleGraph(op, less, true))
+					if g := sampleGraph(op, s, true); g != nil {
+						for _, v := range slices.Concat(g.Inputs, g.Inits, g.Outputs) {
+							if v != nil {
+								v.Type.Shape = ir.Shape{}
+								lookAt(g)
+							}
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+func lookAt(g *ir.Graph) {
+	if g == nil {
+		return
+	}
+	for _, i := range append(tokens.Each(g), tokens.Find(g)) {
+		for _, n := range g.Nodes {
+			i.Why(n)
+		}
+	}
+}
+
 // mergedNodes is how many nodes run by tokens that are but a factor of a
 // dimension of the output.
 func mergedNodes(i *tokens.Info, g *ir.Graph) (n int) {

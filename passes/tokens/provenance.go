@@ -35,10 +35,7 @@ func (p *provenance) source(v *ir.Value) {
 }
 
 func (p *provenance) node(n *ir.Node) {
-	var m ir.AxisMap
-	if n.Decl != nil {
-		m = n.Decl.Axes(n)
-	}
+	m := axesOf(n)
 	for o, v := range n.Out {
 		if v == nil {
 			continue
@@ -53,6 +50,31 @@ func (p *provenance) node(n *ir.Node) {
 			}
 		}
 	}
+}
+
+// axesOf is what the operator declares of n; nothing for an unknown operator
+// and for a node that lacks what the operator must have, or ranks.
+func axesOf(n *ir.Node) ir.AxisMap {
+	if n.Decl == nil || len(n.Out) == 0 || n.Out[0] == nil || len(n.In) < required(n.Decl.In) || len(n.In) > 0 && len(n.Decl.In) == 0 {
+		return ir.AxisMap{}
+	}
+	for k, v := range n.In {
+		switch {
+		case v == nil && !n.Decl.In[min(k, len(n.Decl.In)-1)].Optional, v != nil && !v.Type.Shape.Ranked:
+			return ir.AxisMap{}
+		}
+	}
+	return n.Decl.Axes(n)
+}
+
+// required is how many inputs come before the first that may be left out.
+func required(ports []ir.Port) int {
+	for k, p := range ports {
+		if p.Optional || p.Variadic {
+			return k
+		}
+	}
+	return len(ports)
 }
 
 // link joins the factors of axis a of output v and of the input axes that the

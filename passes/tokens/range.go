@@ -55,7 +55,7 @@ func (i *Info) judge(n *ir.Node, in []bool) string {
 	if ok, why := n.Decl.Recompute.OK(); !ok {
 		return why
 	}
-	m, made := n.Decl.Axes(n), 0
+	m, made := axesOf(n), 0
 	for o, v := range n.Out {
 		if v == nil {
 			continue
