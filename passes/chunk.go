@@ -47,8 +47,7 @@ func (c *Context) chunk(count int, least int64) (found int, err error) {
 			continue
 		}
 		large = append(large, r)
-		bytes, _ := r.Wide.Type.Bytes() // its shape is static
-		widest = max(widest, bytes)
+		widest = max(widest, r.Widest)
 	}
 	for _, r := range refused {
 		if c.Options.Debug["chunk"].Level > 0 {

@@ -38,7 +38,7 @@ func recorded(t testing.TB) (models, values []string) {
 
 // TestRecordedGradients trains every recorded model and compares the loss and
 // every gradient with what another framework computed in double precision,
-// with loss heads whole and in chunks.
+// with loss heads whole and in chunks, and with feed-forward layers in chunks.
 func TestRecordedGradients(t *testing.T) {
 	models, values := recorded(t)
 	for i, path := range models {
@@ -56,6 +56,7 @@ func TestRecordedGradients(t *testing.T) {
 			}
 			compareRecorded(t, path, a, setup{})
 			compareRecorded(t, path, a, setup{chunks: true})
+			compareRecorded(t, path, a, setup{mlpChunks: 3})
 		})
 	}
 }

@@ -20,16 +20,18 @@ import (
 
 // setup is what a test asks of one compilation.
 type setup struct {
-	train  string // name of the loss; "": the graph is taken as it is
-	dims   map[string]ir.Dim
-	budget string // "": no limit
-	host   int64  // host budget; noHost for none at all, 0 for the profile's
-	strict bool
-	wrt    []string // what to train
-	asIs   bool     // the execution order stays that of the file
-	whole  bool     // the scores of a loss head stay whole, however large
-	chunks bool     // loss heads work in chunks, however small
-	policy plan.Policy
+	train     string // name of the loss; "": the graph is taken as it is
+	dims      map[string]ir.Dim
+	budget    string // "": no limit
+	host      int64  // host budget; noHost for none at all, 0 for the profile's
+	strict    bool
+	wrt       []string // what to train
+	asIs      bool     // the execution order stays that of the file
+	whole     bool     // the scores of a loss head stay whole, however large
+	chunks    bool     // loss heads work in chunks, however small
+	policy    plan.Policy
+	mlpChunks int   // of feed-forward layers; 0: the plan decides
+	wide      int64 // size of a layer's wide tensors from which on it does; 0: the default
 }
 
 // noHost is a host budget of no bytes (the zero value stands for the default).
@@ -41,7 +43,7 @@ func (s setup) options(t testing.TB) passes.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := passes.Options{Train: s.train != "", Loss: s.train, Dims: s.dims, Strict: s.strict, Wrt: s.wrt, Device: dev, HostBudget: -1, Policy: s.policy}
+	o := passes.Options{Train: s.train != "", Loss: s.train, Dims: s.dims, Strict: s.strict, Wrt: s.wrt, Device: dev, HostBudget: -1, Policy: s.policy, MLPChunks: s.mlpChunks, ChunkBytes: s.wide}
 	if s.asIs {
 		o.Debug = passes.Debug{"schedule": {Off: true, Limit: -1}}
 	}

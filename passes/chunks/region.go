@@ -26,10 +26,10 @@ const wideness = 2
 // Region is nodes that may run in chunks of tokens.
 type Region struct {
 	Nodes []*ir.Node // in the graph's order
-	// Inner is the bytes of the wide tensors that the forward pass makes.
-	Inner int64
-	// Wide is the widest of them, the name reports show.
-	Wide *ir.Value
+	// Inner is the bytes of the wide tensors that the forward pass makes (the
+	// backward pass, where the region has no part in the forward pass), Widest
+	// that of the largest.
+	Inner, Widest int64
 
 	info *tokens.Info
 	// round tells the parts of a region apart: a node whose inputs depend, by
@@ -134,20 +134,26 @@ func (f *finder) grow(seed *ir.Node) (*Region, string) {
 	}
 	r.Nodes = b.nodes
 	slices.SortFunc(r.Nodes, func(a, c *ir.Node) int { return f.at[a] - f.at[c] })
-	widest := int64(0)
+	b.measure(r)
+	return r, ""
+}
+
+// measure counts what is wide in the region's first round.
+func (b *border) measure(r *Region) {
+	first := r.rounds
+	for _, n := range r.Nodes {
+		first = min(first, r.round[n])
+	}
 	for _, n := range r.Nodes {
 		for o, v := range n.Out {
-			if v == nil || r.round[n] > 0 || !b.wide(v) || n.Decl.View != nil && n.Decl.View(n, o) >= 0 {
+			if v == nil || r.round[n] > first || !b.wide(v) || n.Decl.View != nil && n.Decl.View(n, o) >= 0 {
 				continue
 			}
 			bytes, _ := v.Type.Bytes() // its shape is static
 			r.Inner += bytes
-			if bytes > widest {
-				widest, r.Wide = bytes, v
-			}
+			r.Widest = max(r.Widest, bytes)
 		}
 	}
-	return r, ""
 }
 
 // border is a region while it grows.
