@@ -23,6 +23,8 @@ add $shared/llama_sdpa_dynamo23/model.onnx $train
 add $shared/bert_mlm_dynamo20/model.onnx $train
 add $shared/step_torch_gpt2_dynamo18/model.onnx ""
 add $shared/step_torch_llama_dynamo18/model.onnx ""
+specs+=("testdata/models/gpt-tiny.onnx,$train,--mlp-chunks,3,--budget,60%")
+specs+=("testdata/models/llama-tiny.onnx,$train,--mlp-chunks,4,--budget,50%")
 split=--device,testdata/devices/slow.json,--policy,memo,--tile,4,--budget,80% # host memory for a part of each layer
 specs+=("testdata/models/gpt-tiny.onnx,$train,$split,--host-budget,150KiB")
 specs+=("testdata/models/llama-tiny.onnx,$train,$split,--host-budget,100KiB")

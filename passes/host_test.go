@@ -38,6 +38,7 @@ func TestEmittedProgram(t *testing.T) {
 			return text(t, `g (float[4] x, float[0,4] none, bool[3] b) => (float[4] v, float[4] x, float[4] w, float[3,4] z, bool[3] nb) <float[4] w = {1,2,3,4}, float[3,4] y = {1,2,3,4,5,6,7,8,9,10,11,12}> {
 				v = Relu (x) a = Relu (none) z = Concat <axis = 0> (a, y) nb = Not (b) }`)
 		}, setup{}, false},
+		{"chunks", func() *ir.Model { return generated(t, "gpt", ir.BFloat16, 1, 2, 12) }, setup{train: "loss", mlpChunks: 3, budget: "50%", host: noHost}, false},
 		{"gpt-tiny at least", func() *ir.Model { return load(t, "../testdata/models/gpt-tiny.onnx") }, setup{train: "loss", budget: "25%", host: noHost}, true},
 		{"gpt-tiny", func() *ir.Model { return load(t, "../testdata/models/gpt-tiny.onnx") }, setup{train: "loss", budget: "60%"}, true},
 		{"llama-bf16", func() *ir.Model { return load(t, "../testdata/models/llama-bf16.onnx") }, setup{train: "loss", budget: "60%"}, true},
