@@ -10,7 +10,7 @@ import (
 // unknown operators keep what the file declared.
 func InferNode(g *Graph, n *Node) error {
 	if n.Decl == nil {
-		return nil
+		return checkUnreached(n)
 	}
 	if err := checkPorts(n); err != nil {
 		return err
@@ -49,6 +49,19 @@ func checkPorts(n *Node) error {
 		return n.Errorf("ports", "it has %d outputs, the operator %d", len(n.Out), len(op.Out))
 	}
 	return nil
+}
+
+// checkUnreached checks the ports of the nodes that inference does not reach,
+// since their operator is in a graph of an unknown one.
+func checkUnreached(unknown *Node) (err error) {
+	for _, sub := range unknown.Subgraphs() {
+		sub.Walk(func(n *Node) {
+			if n.Decl != nil && err == nil {
+				err = checkPorts(n)
+			}
+		})
+	}
+	return err
 }
 
 // inferSubgraph binds the inputs of a subgraph and infers its nodes.

@@ -57,7 +57,7 @@ func fields(b []byte) (out []field, ok bool) {
 func Messages(r *rand.Rand, b []byte) []byte {
 	fs, ok := fields(b)
 	if !ok || len(fs) == 0 {
-		return change(r, b, [][]byte{b}, nil)
+		return change(r, b, b, nil)
 	}
 	i := r.IntN(len(fs))
 	f := fs[i]
@@ -111,7 +111,7 @@ func changeField(r *rand.Rand, fs []field, i int) []field {
 		}
 	default:
 		if f.typ == 2 {
-			fs[i].raw = delimited(f.num, change(r, f.body, [][]byte{f.body}, nil), 0)
+			fs[i].raw = delimited(f.num, change(r, f.body, f.body, nil), 0)
 		}
 	}
 	return fs

@@ -41,7 +41,8 @@ var longer = flag.Int("mutate", 1, "make runs of seeded mutations this many time
 
 // Test mutates every seed, and every committed finding of the fuzz target,
 // rounds times. What the reader accepts is mutated further, so that a run
-// walks among inputs that mean something.
+// walks among inputs that mean something. What is made of a seed depends on it
+// alone, so that a new seed does not change what is made of the others.
 func Test(t *testing.T, target string, seeds [][]byte, rounds int, holds Property, own ...Mutation) {
 	t.Helper()
 	seeds = append(findings(t, target), seeds...)
@@ -52,13 +53,13 @@ func Test(t *testing.T, target string, seeds [][]byte, rounds int, holds Propert
 
 // search returns the first input of which the property does not hold.
 func search(seeds [][]byte, rounds int, holds Property, own []Mutation) (input []byte, wrong error) {
-	for i, seed := range seeds {
-		r := rand.New(rand.NewPCG(uint64(i), uint64(len(seeds))))
+	for _, seed := range seeds {
+		r := rand.New(rand.NewPCG(digest(seed), 1))
 		base := seed
 		for range rounds {
 			b := base
 			for range 1 + r.IntN(3) {
-				b = change(r, b, seeds, own)
+				b = change(r, b, seed, own)
 			}
 			accepted, err := try(holds, b)
 			if err != nil {
@@ -87,10 +88,14 @@ func try(holds Property, b []byte) (accepted bool, err error) {
 
 // keep says how an input becomes a committed test.
 func keep(target string, b []byte) string {
+	return fmt.Sprintf("the input in hex: %x\nto commit it:\nmkdir -p testdata/fuzz/%[2]s && printf 'go test fuzz v1\\n[]byte(%%s)\\n' '%[3]s' > testdata/fuzz/%[2]s/%016[4]x",
+		b, target, strings.ReplaceAll(strconv.QuoteToASCII(string(b)), "'", `\x27`), digest(b))
+}
+
+func digest(b []byte) uint64 {
 	h := fnv.New64a()
 	h.Write(b)
-	return fmt.Sprintf("the input in hex: %x\nto commit it:\nmkdir -p testdata/fuzz/%[2]s && printf 'go test fuzz v1\\n[]byte(%%s)\\n' '%[3]s' > testdata/fuzz/%[2]s/%016[4]x",
-		b, target, strings.ReplaceAll(strconv.QuoteToASCII(string(b)), "'", `\x27`), h.Sum64())
+	return h.Sum64()
 }
 
 // findings are the inputs under testdata/fuzz.
@@ -121,8 +126,8 @@ func findings(t *testing.T, target string) [][]byte {
 // separators.
 const awkward = "\x00\x01\x02\x08\x0a\x10\x12\x7f\x80\x81\xfe\xff 09aN_-+.,:;'\"()[]{}<>*/\n"
 
-// change makes one mutation.
-func change(r *rand.Rand, b []byte, seeds [][]byte, own []Mutation) []byte {
+// change makes one mutation of b, which came from seed.
+func change(r *rand.Rand, b, seed []byte, own []Mutation) []byte {
 	if k := r.IntN(2 + len(own)); k >= 2 {
 		return own[k-2](r, b)
 	}
@@ -155,7 +160,7 @@ func change(r *rand.Rand, b []byte, seeds [][]byte, own []Mutation) []byte {
 	case 5: // repeat a part of the input
 		return splice(b, at, at, part(b))
 	}
-	return splice(b, at, end, part(seeds[r.IntN(len(seeds))]))
+	return splice(b, at, end, part(seed))
 }
 
 // splice is b with b[from:to] replaced, in memory of its own.
