@@ -59,6 +59,7 @@ var levels = map[string]struct {
 	"cmd/memoc":               {5, nil},
 	"testdata/models":         {5, nil},
 	"testdata/corpus":         {5, nil},
+	"testdata/policies":       {5, nil},
 }
 
 // pure packages import nothing of memoc but each other as listed above.
@@ -134,7 +135,7 @@ func packages(t *testing.T) map[string][]string {
 }
 
 func allImports(t *testing.T) map[string][]string {
-	list := exec.Command("go", "list", "-json=ImportPath,Imports,GoFiles", "./...", "./testdata/models", "./testdata/corpus")
+	list := exec.Command("go", "list", "-json=ImportPath,Imports,GoFiles", "./...", "./testdata/models", "./testdata/corpus", "./testdata/policies")
 	text, err := list.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
