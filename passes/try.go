@@ -18,7 +18,8 @@ type Trial struct {
 // and leaves c as it is. c has been run up to the stage Plan. Several tries may
 // run at once.
 func (c *Context) Try(policy plan.Policy, budget Budget) (*Trial, error) {
-	x := *c
+	x, model := *c, *c.Model
+	x.Model = &model // a plan in chunks takes a graph of its own
 	x.Options.Policy, x.Options.Budget = policy, budget
 	if _, err := runPlan(&x); err != nil {
 		return nil, err
