@@ -188,3 +188,57 @@ func TestLossHeadForms(t *testing.T) {
 		})
 	}
 }
+
+// The heads of exported models are recognised, as docs/losshead.md says.
+func TestLossHeadModels(t *testing.T) {
+	for _, c := range []struct {
+		path, loss string
+		fused      bool
+	}{
+		{"models/gpt2_dynamo18/model.onnx", "loss", true},
+		{"models/gpt2_script17/model.onnx", "loss", true},
+		{"models/gpt2_dropout_script17/model.onnx", "loss", true},
+		{"models/gpt2_sdpa_dynamo23/model.onnx", "loss", true},
+		{"models/llama_dynamo18/model.onnx", "loss", true},
+		{"models/llama_script17/model.onnx", "loss", true},
+		{"models/llama_sdpa_dynamo23/model.onnx", "loss", true},
+		{"models/llama_bf16_dynamo20/model.onnx", "loss", true},
+		{"models/bert_mlm_dynamo20/model.onnx", "loss", true},
+		{"models/t5_script17/model.onnx", "loss", true},
+		{"models/vit_script14/model.onnx", "loss", true},
+		{"models/conv_script17/model.onnx", "loss", true},
+		{"models/step_torch_gpt2_dynamo18/model.onnx", "", true},
+		{"models/step_torch_llama_dynamo18/model.onnx", "", true},
+		{"models/full/llama2_7b_step_torch_opset18.onnx", "", true},
+		{"models/full/llama3_8b_loss_opset23.onnx", "loss", true},
+		{"models/full/gpt_7b_loss_dynamic_opset18.onnx", "loss", true},
+		{"models/full/tinyllama_1b_loss_dynamic_opset23.onnx", "loss", true},
+		{"corpus/ort/transformer/mlm_bert_e2e.onnx", "output-1", true},
+		{"models/llama_dynamo18/ort_training_model.onnx", "", false},
+		{"corpus/ort/training/3layer_bloom_optimized_training.onnx", "", false},
+	} {
+		t.Run(c.path, func(t *testing.T) {
+			path := shared(c.path)
+			if path == "" {
+				t.Skip("the shared models are not there")
+			}
+			m := load(t, path)
+			dims := map[string]ir.Dim{}
+			for _, v := range m.Graph.Inputs {
+				for _, d := range v.Type.Shape.Dims {
+					for _, s := range d.Symbols() {
+						dims[s] = ir.N(16)
+					}
+				}
+			}
+			ctx, warnings, err := compileUntil(t, m, setup{train: c.loss, dims: dims, chunks: true}, passes.Grad)
+			if err != nil {
+				t.Fatal(err)
+			}
+			warning := headWarning(warnings)
+			if got := hasOp(ctx.Graph, "LinearCrossEntropy"); got != c.fused || got != (warning == "") {
+				t.Errorf("recognised: %v (%s)", got, warning)
+			}
+		})
+	}
+}
