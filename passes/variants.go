@@ -32,13 +32,15 @@ func (c *Context) mayChunk() bool {
 // ladder of its own, and takes the fastest plan of all that fits; best is the
 // time of the one in hand, < 0 if there is none. Each time is the least there
 // is for its budget among plans that do not depend on it, and so is the least
-// of them: more budget is never slower. A number of chunks is passed over where
-// it cannot win: all its operations once take as long as the plan in hand.
+// of them: more budget is never slower. Where all operations of a number of
+// chunks, each once, take as long as the plan in hand, it cannot win, nor can
+// more chunks: they do the same work in more operations, which read the weights
+// more often.
 func (c *Context) chooseChunks(budget int64, best ir.Nanos) (changed bool, err error) {
 	c.ladders = []ladderOf{{0, c.Metrics.Persistent, c.Ladder}}
 	every := c.Options.WhatIf
 	if !every && best >= 0 && best <= c.floor() {
-		return false, nil // chunks do the same work in more operations
+		return false, nil
 	}
 	var chosen *Context
 	for _, count := range chunkCounts {
@@ -47,7 +49,7 @@ func (c *Context) chooseChunks(budget int64, best ir.Nanos) (changed bool, err e
 			return false, err
 		}
 		if !every && best >= 0 && best <= v.floor() {
-			continue
+			break // more chunks take no less
 		}
 		if v.Ladder, err = v.Problem.Search(plan.Options{Policy: plan.Auto, Work: chunkWork}); err != nil {
 			return false, err
