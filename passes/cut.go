@@ -61,7 +61,7 @@ func (o *origin) ranges(c *Context, p *plan.Problem, n *ir.Node, op *plan.Op) er
 		}
 		t := o.of(c, v)
 		if t < 0 {
-			if rows, _, ok := c.Tokens.Rows(v); at[port] && (!ok || rows != 1) {
+			if rows, bytes, ok := c.Tokens.Rows(v); at[port] && (!ok || rows != 1 || bytes == 0) {
 				return nil // nothing packs a persistent tensor
 			}
 			continue
