@@ -358,6 +358,12 @@ func (r *rewriter) accesses() {
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		s.Reads, s.Writes = p.Accesses(s.Node)
+		if v := s.Node.In; r.s.Entries[i].To == 0 && s.Node.Op == "Slice" && p.Places[v[0].ID].Size > 0 {
+			// The search takes the model's own Slice to read all of its input. Its
+			// step waits for all of it, too: a plan is never faster than it was
+			// taken to be.
+			s.Reads = append(s.Reads, p.Places[v[0].ID])
+		}
 		if w := workspace(r.c, &r.s.Entries[i]); w > 0 {
 			s.Workspace = len(p.Buffers)
 			s.Writes = append(s.Writes, ir.Access{Buffer: s.Workspace, Size: w})

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"memoc/ir"
-	"memoc/passes/plan"
 )
 
 // span is an access in addresses of an arena.
@@ -63,7 +62,7 @@ func (p *placement) spans(c *Context) [][]span {
 		}
 		for k, x := range e.In {
 			from, to := c.Problem.Reads(e, k)
-			add(c.taken(e, k, instancePlace(c.Problem, s, x, from, to)), false)
+			add(instancePlace(c.Problem, s, x, from, to), false)
 		}
 		for _, x := range e.Out {
 			add(instancePlace(c.Problem, s, x, e.From, e.To), true)
@@ -80,25 +79,4 @@ func (p *placement) spans(c *Context) [][]span {
 		}
 	}
 	return out
-}
-
-// taken is the part of what an entry's op may read of input k that it does
-// read: a Slice takes only its range.
-func (c *Context) taken(e *plan.Entry, k int, at ir.Place) ir.Place {
-	if e.Op < 0 || k > 0 || c.Origin.node[e.Op].Op != "Slice" {
-		return at
-	}
-	v := c.Origin.in[e.Op][0]
-	axis, from, to, ok := ir.SliceRange(c.Origin.node[e.Op])
-	if !ok || c.Origin.of(c, v) < 0 {
-		return at
-	}
-	t := v.Type
-	if e.To > 0 {
-		t = cutType(c.Tokens, v, tokensOf(c.Problem, e.From, e.To).extent(), false)
-	}
-	if part, ok := at.Part(t, axis, from, to); ok {
-		return part
-	}
-	return at
 }

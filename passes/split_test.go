@@ -103,6 +103,11 @@ func splitSubjects(t testing.TB) []splitSubject {
 		}
 		out = append(out, splitSubject{c.Arch + ", one row", build, setup{train: "loss"}, true})
 	}
+	chunks := setup{train: "loss", mlpChunks: 2, wide: 1, chunks: true}
+	for _, name := range []string{"gpt-tiny", "llama-tiny"} {
+		read := func(t testing.TB) *ir.Model { return load(t, "../testdata/models/"+name+".onnx") }
+		out = append(out, splitSubject{name + " in chunks", read, chunks, name == "llama-tiny"})
+	}
 	return out
 }
 
