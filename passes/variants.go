@@ -51,7 +51,7 @@ func (c *Context) chooseChunks(budget int64, best ir.Nanos) (changed bool, err e
 		if !every && best >= 0 && best <= v.floor() {
 			break // more chunks take no less
 		}
-		if v.Ladder, err = v.Problem.Search(plan.Options{Policy: plan.Auto, Work: chunkWork}); err != nil {
+		if v.Ladder, err = v.Problem.Search(plan.Options{Policy: plan.Auto, Work: chunkWork, Rungs: 48}); err != nil {
 			return false, err
 		}
 		c.considered = append(c.considered, v)

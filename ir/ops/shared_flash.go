@@ -80,13 +80,21 @@ func (f flashShape) pairs() int64 {
 	if f.left < 0 && f.right < 0 {
 		return f.s * f.t
 	}
-	n := int64(0)
-	// Sizes are up to a few million queries: a loop is fast enough, and exact.
-	for i := range f.s {
-		lo, hi := f.keys(i)
-		n += hi - lo
+	n := f.s * f.t
+	if f.right >= 0 {
+		n = clampedSum(f.s, f.offset+f.right+1, f.t)
+	}
+	if f.left >= 0 {
+		n -= clampedSum(f.s, f.offset-f.left, f.t)
 	}
 	return n
+}
+
+// clampedSum is the sum of i+c, no less than 0 and no more than t, over i < n.
+func clampedSum(n, c, t int64) int64 {
+	from := min(max(-c, 0), n)   // below that it is 0
+	to := min(max(t-c, from), n) // from there on it is t
+	return (to-from)*(from+to-1+2*c)/2 + (n-to)*t
 }
 
 // window is the KernelArg that tells the kernels of flashCUDA all sizes.

@@ -16,11 +16,11 @@ const (
 // lower goes on from the least peak of the walk, one tensor at a time: whatever
 // is alive at the peak is tried with every other choice, and the first that
 // lowers the peak, or leaves fewer entries at it, is taken.
-func (w *path) lower() {
+func (w *path) lower(work int64) {
 	best := slices.MinFunc(w.rungs, func(a, b Rung) int { return cmp.Or(cmp.Compare(a.Peak, b.Peak), compareRungs(a, b)) })
 	c := slices.Clone(best.Choice)
 	s, err := w.build(c)
-	limit := w.work + w.atMost(lowerWork)
+	limit := w.work + w.atMost(work)
 	for err == nil && s != nil && w.work < limit {
 		s = w.lowerOnce(c, s, limit)
 	}

@@ -88,33 +88,29 @@ type stay struct {
 // keepInto is c with the tensors kept that fit below room beside what is alive
 // in s, nil if none does.
 func (w *path) keepInto(c []Choice, s *Schedule, room int64) []Choice {
-	live := s.profile(w.p)
+	live := &w.mem.levels
+	live.set(s.profileIn(w.p, &w.mem.live))
 	stays, of := w.stays(c, s)
+	move := func(t int, sign int64) {
+		for i := of.first[t]; i >= 0; i = of.next[i] {
+			live.raise(s.Instances[i].First, s.Instances[i].End, sign*s.bytes(w.p, i))
+		}
+	}
 	var out []Choice
 	for _, x := range stays {
 		bytes := w.p.Tensors[x.tensor].Bytes
-		for i := of.first[x.tensor]; i >= 0; i = of.next[i] {
-			addTo(live[s.Instances[i].First:s.Instances[i].End], -s.bytes(w.p, i))
-		}
-		if slices.Max(live[x.first:x.end])+bytes > room {
-			for i := of.first[x.tensor]; i >= 0; i = of.next[i] {
-				addTo(live[s.Instances[i].First:s.Instances[i].End], s.bytes(w.p, i))
-			}
+		move(x.tensor, -1)
+		if live.max(x.first, x.end)+bytes > room {
+			move(x.tensor, 1)
 			continue
 		}
-		addTo(live[x.first:x.end], bytes)
+		live.raise(x.first, x.end, bytes)
 		if out == nil {
 			out = slices.Clone(c)
 		}
 		out[x.tensor] = Keep
 	}
 	return out
-}
-
-func addTo(live []int64, bytes int64) {
-	for i := range live {
-		live[i] += bytes
-	}
 }
 
 // instances lists those of each tensor.

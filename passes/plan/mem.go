@@ -20,6 +20,7 @@ type memory struct {
 	compute          []int
 	live             []int64
 	taken            []int
+	levels           levels
 }
 
 // ints is n elements of value v, in *s if there is room.

@@ -87,10 +87,11 @@ func (p *Problem) Search(opt Options) (*Ladder, error) {
 	f := p.facts()
 	canSwap := p.HostBytes > 0 && p.OutRate > 0 && p.InRate > 0
 	paths := []*path{{}}
-	if canSwap && (opt.Policy == Auto || opt.Policy == SwapOnly) {
+	each := opt.Work == 0 // with little work to do it, the means together
+	if canSwap && (opt.Policy == Auto && each || opt.Policy == SwapOnly) {
 		paths = append(paths, &path{swap: true, grain: 80})
 	}
-	if opt.Policy == Auto || opt.Policy == RecomputeOnly {
+	if opt.Policy == Auto && (each || !canSwap) || opt.Policy == RecomputeOnly {
 		paths = append(paths, &path{remat: true, grain: 80})
 	}
 	if canSwap && (opt.Policy == Auto || opt.Policy == Memo) {

@@ -53,7 +53,7 @@ func (w *path) search() error {
 			return err
 		}
 	}
-	w.lower()
+	w.lower(lowerWork)
 	w.fill()
 	w.climb()
 	return nil
