@@ -6,6 +6,7 @@ import (
 	"html"
 	"io"
 	"math"
+	"slices"
 
 	"memoc/passes"
 	"memoc/passes/fit"
@@ -30,7 +31,7 @@ func (r *fitResult) svg(w io.Writer) error {
 	px, py := func(n int64) float64 { return x(log(n)) }, func(share float64) float64 { return y(int64(1e6 * share / top)) }
 	out := bufio.NewWriter(w)
 	r.svgFrame(out, px, py, least, most, top)
-	for i, c := range r.curves {
+	for i, c := range slices.Backward(r.curves) { // the first, auto, is drawn over the others
 		colour := policyColours[i%len(policyColours)]
 		fmt.Fprintf(out, "<text x=\"%g\" y=\"%g\" fill=\"%s\">%s</text>\n", curveMargin+100*float64(i), curveMargin-16, colour, c.Policy)
 		svgCurve(out, c, colour, r.vary, px, py)
