@@ -1,5 +1,10 @@
 package ir
 
+import (
+	"math"
+	"slices"
+)
+
 // Kernel is the device code of one node as data. Either Func is called, or
 // Pointwise is an expression from which the emitter makes the loop.
 type Kernel struct {
@@ -149,11 +154,15 @@ func (c *NodeCtx) OutDType(i int) DType {
 	return c.Node.Out[i].Type.DType
 }
 
-// Elems is the product of dims.
+// Elems is the product of dims; the largest number where that overflows, so
+// that no bound takes it for a small one.
 func Elems(dims []int64) int64 {
-	n := int64(1)
-	for _, d := range dims {
-		n *= d
+	if slices.Contains(dims, 0) {
+		return 0
+	}
+	n, ok := MulSizes(dims...)
+	if !ok {
+		return math.MaxInt64
 	}
 	return n
 }

@@ -3,6 +3,7 @@ package onnx
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"memoc/ir"
@@ -391,9 +392,12 @@ func (b *builder) attrs(p *nodeProto, s *scope, spec *ir.NodeSpec) ([]*ir.Value,
 		}
 		return out, nil
 	}
-	for _, a := range p.attrs {
+	for i, a := range p.attrs {
 		attr := a.attr
 		var err error
+		if slices.ContainsFunc(p.attrs[:i], func(b *attrProto) bool { return b.attr.Name == attr.Name }) {
+			return nil, b.refuse("duplicate-attribute", fmt.Sprintf("%s has two attributes %q", p.describe(), attr.Name), "remove one of them", b.at(p, s, ""))
+		}
 		if a.tensor != nil {
 			if attr.T, err = b.attrTensor(a.tensor); err != nil {
 				return nil, b.located(err, p, s)

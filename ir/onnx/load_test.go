@@ -60,6 +60,8 @@ func TestUndefinedAndDuplicateNames(t *testing.T) {
 	wantError(t, model(g), "", "undefined-output", `"y"`)
 	g = &pb{Node: []*onnxpb.NodeProto{node("Relu", "x", "y")}, Input: infos(info("x", 2), info("x", 2)), Output: y}
 	wantError(t, model(g), "", "duplicate-name", `"x"`)
+	g = &pb{Node: []*onnxpb.NodeProto{named("n1", node("Elu", "x", "y", floatAttr("alpha", 1), floatAttr("alpha", 2)))}, Input: x, Output: y}
+	wantError(t, model(g), "", "duplicate-attribute", `"n1"`, `"alpha"`)
 }
 
 func TestDuplicateFunction(t *testing.T) {
