@@ -78,7 +78,9 @@ func (r *rewriter) run() error {
 		r.prog.Steps = append(r.prog.Steps, step)
 	}
 	r.edit.Done()
-	r.constants()
+	if err := r.constants(); err != nil {
+		return err
+	}
 	r.places()
 	r.accesses()
 	r.decisions()
@@ -157,14 +159,20 @@ func (r *rewriter) persistent(v *ir.Value, size ir.Bytes) {
 }
 
 // constants gives the constants that splitting made buffers beside the other
-// persistent ones.
-func (r *rewriter) constants() {
+// persistent ones. The plan was chosen with room for them.
+func (r *rewriter) constants() error {
+	sum := ir.Bytes(0)
 	for _, v := range r.c.Graph.Inits[r.inits:] {
 		size := ir.Bytes(len(v.Ints)) * 8
 		r.holds[v] = ir.Place{Buffer: len(r.prog.Buffers), Size: size}
 		r.persistent(v, size)
-		r.c.Metrics.Persistent += ir.Padded(size)
+		sum += ir.Padded(size)
 	}
+	r.c.Metrics.Persistent += sum
+	if room := cutConstants(r.c, r.s); sum > room {
+		return fmt.Errorf("BUG: the constants of splits take %d bytes, and the plan has %d for them", sum, room)
+	}
+	return nil
 }
 
 // isOriginal reports whether instance x is made by the op in its own place.

@@ -104,14 +104,14 @@ func instancePlace(p *plan.Problem, s *plan.Schedule, x, from, to int) ir.Place 
 	held, want := tokensOf(p, in.From, in.To), tokensOf(p, from, to)
 	if to == 0 || want == held {
 		if in.To != 0 {
-			all.Size = (held.to - held.from) * t.TokenBytes
+			all.Size = held.extent() * t.TokenBytes
 		}
 		return all
 	}
 	piece := t.TokenBytes / t.Rows
-	out := ir.Place{Buffer: in.Buffer, Offset: (want.from - held.from) * piece, Size: (want.to - want.from) * t.TokenBytes}
+	out := ir.Place{Buffer: in.Buffer, Offset: (want.from - held.from) * piece, Size: want.extent() * t.TokenBytes}
 	if t.Rows > 1 {
-		out.Rows, out.Pitch = t.Rows, (held.to-held.from)*piece
+		out.Rows, out.Pitch = t.Rows, held.extent()*piece
 	}
 	return out
 }
@@ -227,6 +227,9 @@ func (r *rewriter) readingRange(i int, e *plan.Entry, x int, v *ir.Value, cut bo
 	r.slices[key] = s
 	if x >= 0 {
 		r.holds[s] = r.place(x, e.From, e.To)
+		if !r.holds[s].Contiguous() {
+			return nil, fmt.Errorf("BUG: a clone reads tokens %d to %d of %q in rows", g.from, g.to, v.Name)
+		}
 		return s, nil
 	}
 	_, bytes, _ := r.c.Tokens.Rows(v)
