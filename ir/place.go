@@ -41,7 +41,7 @@ func (p Place) Shifted(by Bytes) Place {
 
 // MaxRows bounds the pieces of a place: what has more is not told apart from
 // the bytes between them.
-const MaxRows = 1 << 16
+const MaxRows = 1 << 14
 
 // Fits reports whether the place is well formed (pieces of equal size that do
 // not overlap, in ascending order) and lies in a buffer of that many bytes.

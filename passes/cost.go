@@ -54,7 +54,7 @@ func buildProblem(c *Context) (*plan.Problem, *origin, error) {
 		o.tensor[i] = len(p.Tensors)
 		o.storage = append(o.storage, i)
 		t := plan.Tensor{Bytes: ir.Padded(s.Bytes), Output: s.Class == ir.Output, Derived: s.Derived, Spread: spread(s.Root.Def)}
-		if rows, bytes, ok := c.Tokens.Rows(s.Values...); ok && bytes > 0 && p.Tokens > 0 {
+		if rows, bytes, ok := c.Tokens.Rows(s.Values...); ok && bytes > 0 && p.Tokens > 0 && rows <= ir.MaxRows {
 			t.Rows, t.TokenBytes = rows, bytes
 		}
 		p.Tensors = append(p.Tensors, t)

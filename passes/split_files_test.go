@@ -14,6 +14,7 @@ import (
 	"memoc/ir/planfile"
 	"memoc/passes"
 	"memoc/passes/check"
+	"memoc/passes/plan"
 )
 
 // TestSplitsEmitted takes planned steps with splits through everything that is
@@ -99,6 +100,36 @@ func filesAlone(t *testing.T, c *passes.Context, in, want map[string]ir.Datum) {
 			if !bytes.Equal(got[name].(*ir.Tensor).Data, d.(*ir.Tensor).Data) {
 				t.Errorf("order %d: output %q differs", order, name)
 			}
+		}
+	}
+}
+
+// A tensor whose tokens lie in more rows than a place can have stays whole.
+func TestTooManyRowsStayWhole(t *testing.T) {
+	for _, x := range []struct {
+		batch  int64
+		splits bool
+	}{{3, true}, {ir.MaxRows, true}, {ir.MaxRows + 1, false}} {
+		// Softmax goes over the batch, so that the tokens are those of seq.
+		m := text(t, `g (float[batch,seq,1] x) => (float loss) <float[1,1] w = {0.5}> {
+			a = MatMul (x, w) s = Softmax <axis = 0> (a) b = Tanh (s) c = Exp (b) d = Tanh (c) loss = ReduceMean <keepdims = 0> (d) }`)
+		splits := 0
+		o := setup{train: "loss", dims: map[string]ir.Dim{"batch": ir.N(x.batch), "seq": ir.N(1 << 17)}}.options(t)
+		o.Choose = func(p *plan.Problem) []plan.Choice {
+			c := splitAll(4)(p)
+			for _, k := range c {
+				if k.Kind() == plan.Split {
+					splits++
+				}
+			}
+			return c
+		}
+		c := &passes.Context{Model: m, Graph: m.Graph, Options: o}
+		if err := (&passes.Runner{}).Run(c); err != nil {
+			t.Errorf("%d rows: %v", x.batch, err)
+		}
+		if (splits > 0) != x.splits {
+			t.Errorf("%d rows: %d tensors are split", x.batch, splits)
 		}
 	}
 }

@@ -32,13 +32,13 @@ func (m *memory) write(v *planfile.Value) {
 	here := m.j.writes(v)
 	var kept []held
 	for _, h := range m.holds[v.Buffer] {
-		for _, r := range without([]run{h.run}, here) {
-			kept = append(kept, held{r, h.name})
+		if left := without(h.runs, here); len(left) > 0 {
+			kept = append(kept, held{left, h.name})
 		}
 	}
 	for _, h := range m.j.made(v) {
-		for _, r := range both([]run{h.run}, here) {
-			kept = append(kept, held{r, h.name})
+		if put := both(h.runs, here); len(put) > 0 {
+			kept = append(kept, held{put, h.name})
 		}
 	}
 	m.holds[v.Buffer] = kept
@@ -50,8 +50,8 @@ func (m *memory) other(v *planfile.Value, where []run) (name string, found bool)
 	left := where
 	for _, want := range m.j.made(v) {
 		for _, h := range m.holds[v.Buffer] {
-			if here := both([]run{h.run}, []run{want.run}); h.name == want.name && len(here) > 0 {
-				left = without(left, here)
+			if h.name == want.name {
+				left = without(left, both(h.runs, want.runs))
 			}
 		}
 	}
@@ -59,7 +59,7 @@ func (m *memory) other(v *planfile.Value, where []run) (name string, found bool)
 		return "", false
 	}
 	for _, h := range m.holds[v.Buffer] {
-		if len(both([]run{h.run}, left[:1])) > 0 {
+		if len(both(h.runs, left[:1])) > 0 {
 			return h.name, true
 		}
 	}

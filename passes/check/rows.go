@@ -11,7 +11,7 @@ import (
 type run struct{ from, to int64 }
 
 // maxRows bounds what is counted out; a plan with more pieces is refused.
-const maxRows = 1 << 16
+const maxRows = 1 << 14
 
 // runsOf lists the pieces of a range one by one.
 func runsOf(x planfile.Range) (out []run) {
@@ -51,13 +51,16 @@ func wellFormed(x planfile.Range, buffer int64) bool {
 	return piece*x.Rows == x.Size && x.Pitch >= piece && x.Offset+(x.Rows-1)*x.Pitch+piece <= buffer
 }
 
-// both is the bytes that two lists of runs have in common.
+// both is the bytes that two lists of runs in ascending order have in common.
 func both(a, b []run) (out []run) {
-	for _, x := range a {
-		for _, y := range b {
-			if lo, hi := max(x.from, y.from), min(x.to, y.to); lo < hi {
-				out = append(out, run{lo, hi})
-			}
+	for i, k := 0, 0; i < len(a) && k < len(b); {
+		if lo, hi := max(a[i].from, b[k].from), min(a[i].to, b[k].to); lo < hi {
+			out = append(out, run{lo, hi})
+		}
+		if a[i].to < b[k].to {
+			i++
+		} else {
+			k++
 		}
 	}
 	return out
@@ -65,13 +68,14 @@ func both(a, b []run) (out []run) {
 
 // without is the bytes of a that are not in b, both in ascending order.
 func without(a, b []run) (out []run) {
+	k := 0
 	for _, x := range a {
-		for _, y := range b {
-			if y.to <= x.from || y.from >= x.to {
-				continue
-			}
-			out = append(out, run{x.from, y.from})
-			x.from = y.to
+		for k < len(b) && b[k].to <= x.from {
+			k++
+		}
+		for i := k; i < len(b) && b[i].from < x.to; i++ {
+			out = append(out, run{x.from, b[i].from})
+			x.from = b[i].to
 		}
 		out = append(out, x)
 	}
@@ -126,9 +130,9 @@ func (j *judge) writes(v *planfile.Value) []run {
 	return rs
 }
 
-// held is a run of bytes and the value that was written to it.
+// held is bytes of a buffer and the value that was written to them.
 type held struct {
-	run
+	runs []run
 	name string
 }
 
@@ -140,14 +144,10 @@ func (j *judge) made(v *planfile.Value) (out []held) {
 	}
 	if v.Base != v.Name {
 		for _, h := range j.made(j.value[v.Base]) {
-			for _, r := range both([]run{h.run}, j.runs(v)) {
-				out = append(out, held{r, h.name})
-			}
+			out = append(out, held{both(h.runs, j.runs(v)), h.name})
 		}
 	} else {
-		for _, r := range j.writes(v) {
-			out = append(out, held{r, v.Name})
-		}
+		out = append(out, held{j.writes(v), v.Name})
 		for _, name := range v.Parts {
 			out = append(out, j.made(j.value[name])...)
 		}
