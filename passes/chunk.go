@@ -2,6 +2,7 @@ package passes
 
 import (
 	"fmt"
+	"slices"
 
 	"memoc/ir"
 	"memoc/ir/diag"
@@ -37,27 +38,29 @@ var chunkPass = Pass{
 // considers chunks: below, they are no matter.
 const chunkBytes = 64 << 20
 
-// chunk unrolls the regions of the graph whose wide tensors are of at least
-// that many bytes, and returns their number.
-func (c *Context) chunk(count int, least int64) (found int, err error) {
-	regions, refused := chunks.Find(tokens.Find(c.Graph), c.Graph)
-	large, widest := regions[:0], int64(0)
-	for _, r := range regions {
-		if r.Inner < least || !c.spend() {
-			continue
-		}
-		large = append(large, r)
-		widest = max(widest, r.Widest)
-	}
+// regions lists the regions of the graph whose wide tensors are of at least that
+// many bytes, and says why other products stay whole if asked to.
+func (c *Context) regions(info *tokens.Info, least int64) []*chunks.Region {
+	found, refused := chunks.Find(info, c.Graph)
 	for _, r := range refused {
 		if c.Options.Debug["chunk"].Level > 0 {
 			c.Report(&diag.Diagnostic{ID: "chunk", Severity: diag.Note, Loc: r.Node.DiagLoc(),
 				Message: fmt.Sprintf("the wide tensors from %s on stay whole: %s", r.Node, r.Why)})
 		}
 	}
-	if len(large) == 0 {
+	return slices.DeleteFunc(found, func(r *chunks.Region) bool { return r.Inner < least })
+}
+
+// chunk unrolls such regions, and returns their number.
+func (c *Context) chunk(count int, least int64) (found int, err error) {
+	regions := slices.DeleteFunc(c.regions(tokens.Find(c.Graph), least), func(*chunks.Region) bool { return !c.spend() })
+	if len(regions) == 0 {
 		return 0, nil
 	}
-	c.Metrics.Chunks, c.Metrics.ChunkedLayers, c.Metrics.ChunkedBytes = count, len(large), widest
-	return len(large), chunks.Unroll(c.Graph, large, count)
+	widest := int64(0)
+	for _, r := range regions {
+		widest = max(widest, r.Widest)
+	}
+	c.Metrics.Chunks, c.Metrics.ChunkedLayers, c.Metrics.ChunkedBytes = count, len(regions), widest
+	return len(regions), chunks.Unroll(c.Graph, regions, count)
 }

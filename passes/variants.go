@@ -42,9 +42,16 @@ func (c *Context) chooseChunks(budget int64, best ir.Nanos) (changed bool, err e
 	if !every && best >= 0 && best <= c.floor() {
 		return false, nil
 	}
+	least := c.Options.ChunkBytes
+	if least == 0 {
+		least = chunkBytes
+	}
+	if len(c.regions(c.Tokens, least)) == 0 {
+		return false, nil
+	}
 	var chosen *Context
 	for _, count := range chunkCounts {
-		v, err := c.variant(count)
+		v, err := c.variant(count, least)
 		if err != nil || v == nil {
 			return false, err
 		}
@@ -81,16 +88,12 @@ func (c *Context) floor() ir.Nanos {
 }
 
 // variant is c on a copy of the graph with its feed-forward layers in count
-// chunks, up to the planning problem; nil where there are none to speak of.
-func (c *Context) variant(count int) (*Context, error) {
+// chunks, up to the planning problem; nil where that fails.
+func (c *Context) variant(count int, least int64) (*Context, error) {
 	v := *c
 	v.Graph = c.Graph.Clone()
 	v.Report = func(*diag.Diagnostic) {}
 	v.Tokens, v.Schedule, v.placement, v.producers, v.considered, v.limit = nil, nil, placement{}, nil, nil, -1
-	least := c.Options.ChunkBytes
-	if least == 0 {
-		least = chunkBytes
-	}
 	found, err := v.chunk(count, least)
 	if err != nil {
 		// Whole layers are a plan, too.
