@@ -78,6 +78,7 @@ func TestLargestIsTheLargest(t *testing.T) {
 			}
 		}
 		compiled(t, opt, p)
+		compiled(t, opt, c.Points[0]) // where everything fits
 		if p.Peak > opt.Memory || p.Host > opt.Host || p.Tokens != 2*p.Size {
 			t.Errorf("%s at %d: peak %d, host %d, %d tokens", c.Policy, p.Size, p.Peak, p.Host, p.Tokens)
 		}
