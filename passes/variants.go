@@ -6,6 +6,7 @@ import (
 	"memoc/ir"
 	"memoc/ir/diag"
 	"memoc/passes/plan"
+	"memoc/passes/tokens"
 )
 
 // chunkCounts are the numbers of chunks that a plan considers for feed-forward
@@ -46,7 +47,9 @@ func (c *Context) chooseChunks(budget int64, best ir.Nanos) (changed bool, err e
 	if least == 0 {
 		least = chunkBytes
 	}
-	if len(c.regions(c.Tokens, least)) == 0 {
+	// An Info of its own: it remembers what it was asked, and plans may be tried
+	// at once.
+	if len(c.regions(tokens.Find(c.Graph), least)) == 0 {
 		return false, nil
 	}
 	var chosen *Context
