@@ -39,7 +39,7 @@ func runPlan(c *Context) (Result, error) {
 	budget := c.Options.Budget.Limit(c.Metrics.Persistent+c.Metrics.OutputBytes, c.Metrics.PeakUnplanned)
 	c.Metrics.Budget = budget
 	if budget == 0 {
-		c.placement, err = placed(c, c.Problem.Initial())
+		c.placement, err = placed(c, c.Problem.Initial(), 0)
 		if err != nil {
 			return Result{}, err
 		}
@@ -74,7 +74,7 @@ func runChosen(c *Context) (Result, error) {
 	c.Metrics.HostBudget = c.hostBudget()
 	budget := c.Options.Budget.Limit(c.Metrics.Persistent+c.Metrics.OutputBytes, c.Metrics.PeakUnplanned)
 	c.Metrics.Budget = budget
-	p, err := placed(c, c.Options.Choose(c.Problem))
+	p, err := placed(c, c.Options.Choose(c.Problem), 0)
 	if err != nil {
 		return Result{}, err
 	}
@@ -102,7 +102,7 @@ func (c *Context) fastest(budget int64) (best ir.Nanos, tried int, err error) {
 		if c.Metrics.Persistent+r.Peak > budget || r.HostPeak > c.hostBudget() {
 			continue
 		}
-		p, err := placed(c, r.Choice)
+		p, err := placed(c, r.Choice, r.Limit)
 		if err != nil {
 			return best, tried, err
 		}
@@ -162,8 +162,8 @@ func (c *Context) compareTwoLevel() ([]ir.KV, error) {
 // almost always the first answer is the bound.
 const placeWork = 1 << 27
 
-func placed(c *Context, choice []plan.Choice) (placement, error) {
-	s, err := c.Problem.Build(choice)
+func placed(c *Context, choice []plan.Choice, limit int64) (placement, error) {
+	s, err := c.Problem.BuildWithin(choice, limit)
 	if err != nil {
 		return placement{}, err
 	}
@@ -240,7 +240,7 @@ func leastOf(c *Context, budget int64) (*Infeasible, error) {
 		if least >= 0 && c.Metrics.Persistent+r.Peak >= least {
 			break // its placement is no lower than its peak
 		}
-		p, err := placed(c, r.Choice)
+		p, err := placed(c, r.Choice, r.Limit)
 		if err != nil {
 			return nil, err
 		}

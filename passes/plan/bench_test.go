@@ -14,13 +14,13 @@ func BenchmarkSearch(b *testing.B) {
 
 func BenchmarkBuild(b *testing.B) {
 	p := gpt7b(1<<20).problem(12, 256*gib)
-	f, m := p.facts(), &memory{}
+	f, room := p.facts(), &scratch{}
 	c := p.memo(f)
 	for b.Loop() {
-		s, err := p.build(f, m, c)
+		s, err := p.build(f, c, 0, room)
 		if err != nil {
 			b.Fatal(err)
 		}
-		m.drop(s)
+		room.free(s)
 	}
 }

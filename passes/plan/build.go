@@ -1,6 +1,10 @@
 package plan
 
-import "errors"
+import (
+	"errors"
+
+	"memoc/passes/sim"
+)
 
 // errTooLong stops a chain of recomputation that grows past all use.
 var errTooLong = errors.New("plan: recomputation grows too long")
@@ -8,67 +12,116 @@ var errTooLong = errors.New("plan: recomputation grows too long")
 // builder carries out choices op by op. An instance is reused within the
 // tensor's window and restored after it.
 type builder struct {
-	p       *Problem
-	f       *facts
-	choice  []Choice
-	s       *Schedule
-	current []int // newest instance per tensor, -1 before it is made
-	touched []int // op at which the newest instance was last used
-	clones  int
+	p      *Problem
+	f      *facts
+	choice []Choice
+	limit  int64
+	s      *Schedule
+	clones int
+	*scratch
+}
+
+// scratch is room that one build after another may use.
+type scratch struct {
+	current []int        // newest instance per tensor, -1 before it is made
+	touched []int        // op at which the newest instance was last used
 	copied  []bool       // by tensor: it has been copied out, or its head
+	outs    []int        // by tensor: its copy out, then its host slot
 	parts   map[int]part // by tensor: the newest instance of a range of it
-	ints    []int        // what is left of the newest of the schedule's lists
-	lists   int          // of the schedule that are in use
+
+	start, live, spare  []int64 // by entry
+	issue, list1, list2 []int
+	computed, arrived   []int // by instance: the last computation, or copy, that writes it
+	moved               []Entry
+	leaving             leaving
+	clock               sim.Clock
+	takenAt             []int
+	seen                []bool
+	profile             []int64
+	left                *handovers
+	old                 []*Schedule // that nobody needs any more
 }
 
 // Build carries out the choices. The result depends on nothing but its
 // arguments.
-func (p *Problem) Build(choice []Choice) (*Schedule, error) {
-	return p.build(p.facts(), &memory{}, choice)
+func (p *Problem) Build(choice []Choice) (*Schedule, error) { return p.BuildWithin(choice, 0) }
+
+// BuildWithin carries out the choices such that copies under way keep within
+// limit bytes where they can: no copy in starts before there is room for it, and
+// computation waits for copies out to end before it takes theirs. Limit 0:
+// nothing waits for room.
+func (p *Problem) BuildWithin(choice []Choice, limit int64) (*Schedule, error) {
+	return p.build(p.facts(), choice, limit, &scratch{})
 }
 
-func (p *Problem) build(f *facts, m *memory, choice []Choice) (*Schedule, error) {
+func (p *Problem) build(f *facts, choice []Choice, limit int64, room *scratch) (*Schedule, error) {
 	choice, err := p.normal(f, choice)
 	if err != nil {
 		return nil, err
 	}
-	s := m.schedule(p)
-	b := &builder{p: p, f: f, choice: choice, s: s, current: ints(&m.current, len(p.Tensors), -1), touched: ints(&m.touched, len(p.Tensors), 0)}
-	if len(m.copied) < len(p.Tensors) {
-		m.copied = make([]bool, len(p.Tensors))
+	b := &builder{p: p, f: f, choice: choice, limit: limit, s: room.schedule(p), scratch: room}
+	b.current, b.touched = filled(b.current, len(p.Tensors), -1), filled(b.touched, len(p.Tensors), 0)
+	b.copied, b.outs = resized(b.copied, len(p.Tensors)), resized(b.outs, len(p.Tensors))
+	clear(b.copied)
+	if b.parts == nil {
+		b.parts = map[int]part{}
 	}
-	clear(m.copied)
-	b.copied = m.copied
+	clear(b.parts)
 	for i := range p.Ops {
 		if err := b.run(Run, i, i); err != nil {
-			m.drop(s)
+			room.free(b.s)
 			return nil, err
 		}
 	}
-	s.lifetimes(p)
-	s.roll(p, choice)
-	if err := s.placeCopies(p, choice); err != nil {
-		return nil, err
-	}
-	s.measure(p)
-	s.mem = nil
-	return s, nil
+	b.s.lifetimes(p, room)
+	b.s.roll(p, choice)
+	b.placeCopies()
+	b.s.measure(p, room)
+	return b.s, nil
 }
 
-func filled(n, v int) []int { return ints(new([]int), n, v) }
+// schedule is an empty schedule with room for one of p.
+func (r *scratch) schedule(p *Problem) *Schedule {
+	if len(r.old) == 0 {
+		return &Schedule{Entries: make([]Entry, 0, len(p.Ops)+len(p.Ops)/4), Instances: make([]Instance, 0, len(p.Tensors)+len(p.Tensors)/4)}
+	}
+	s := r.old[len(r.old)-1]
+	r.old = r.old[:len(r.old)-1]
+	*s = Schedule{Entries: s.Entries[:0], Instances: s.Instances[:0], Buffers: s.Buffers[:0], Host: s.Host[:0], ints: s.ints, copying: s.copying[:0]}
+	return s
+}
+
+// free takes back a schedule that nobody needs any more.
+func (r *scratch) free(s *Schedule) {
+	if s != nil {
+		r.old = append(r.old, s)
+	}
+}
+
+func filled(s []int, n, v int) []int {
+	s = resized(s, n)
+	for i := range s {
+		s[i] = v
+	}
+	return s
+}
+
+// resized is s with n elements of any value.
+func resized[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n, n+n/4)
+	}
+	return s[:n]
+}
 
 // list is an empty list with room for n.
 func (b *builder) list(n int) []int {
-	for len(b.ints) < n {
-		if b.lists == len(b.s.lists) {
-			b.s.lists = append(b.s.lists, make([]int, max(n, min(4*len(b.p.Ops), 4096))))
-		}
-		b.ints = b.s.lists[b.lists]
-		b.lists++
+	s := b.s
+	if s.used+n > len(s.ints) {
+		s.ints, s.used = make([]int, max(n, 4*len(b.p.Ops), 2*len(s.ints))), 0
 	}
-	l := b.ints[:0:n]
-	b.ints = b.ints[n:]
-	return l
+	s.used += n
+	return s.ints[s.used-n : s.used-n : s.used]
 }
 
 // run appends op, needed at position at of the original order.

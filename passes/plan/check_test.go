@@ -261,7 +261,7 @@ func (c *checker) lives() error {
 // check returns what is wrong with a schedule.
 func check(p *Problem, s *Schedule) (*checker, error) {
 	n := len(s.Entries)
-	c := &checker{p: p, s: s, owner: filled(len(s.Buffers), -1), wrote: make([]map[int]int, len(s.Instances)),
+	c := &checker{p: p, s: s, owner: filled(nil, len(s.Buffers), -1), wrote: make([]map[int]int, len(s.Instances)),
 		host: map[int]map[int]bool{}, out: map[int]int{}, start: make([]int64, n), end: make([]int64, n)}
 	for i := range c.wrote {
 		c.wrote[i] = map[int]int{}
@@ -509,7 +509,7 @@ func TestSplitByHand(t *testing.T) {
 	last := int64(0)
 	for i, e := range s.Entries {
 		if e.Kind == Clone {
-			last = max(last, s.profile(p)[i])
+			last = max(last, s.profile(p, &scratch{})[i])
 		}
 	}
 	if last != 1024+512+256 {

@@ -4,49 +4,144 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+	"strconv"
 )
 
-// lowerWork and climbWork bound the entries of all schedules built to lower
-// one path's end, and to improve the plans on it.
+// lowerWork and climbWork bound the entries of all schedules built to lower one
+// level's end from one start, and to improve the plans on it.
 const (
-	lowerWork = 1 << 21
+	lowerWork = 1 << 18
 	climbWork = 1 << 16
 )
 
-// lower goes on from the least peak of the walk, one tensor at a time: whatever
-// is alive at the peak is tried with every other choice, and the first that
-// lowers the peak, or leaves fewer entries at it, is taken.
-func (w *path) lower(work int64) {
-	best := slices.MinFunc(w.rungs, func(a, b Rung) int { return cmp.Or(cmp.Compare(a.Peak, b.Peak), compareRungs(a, b)) })
-	c := slices.Clone(best.Choice)
-	s, err := w.build(c)
-	limit := w.work + w.atMost(work)
-	for err == nil && s != nil && w.work < limit {
-		s = w.lowerOnce(c, s, limit)
+// lower goes on from the least peak within host bytes of host memory, and from
+// that within half of them, which has room to copy more. The same choices are
+// carried out within a little less, and whatever is alive at the peak is tried
+// with every other choice.
+func (w *path) lower(host, work int64) {
+	for _, from := range []int64{host / 2, host} {
+		if k := w.lowest(from); k >= 0 {
+			w.lowerFrom(k, host, work)
+		}
 	}
 }
 
-// lowerOnce changes one choice of c for the better and returns the schedule,
-// nil if none is better.
-func (w *path) lowerOnce(c []Choice, s *Schedule, limit int64) *Schedule {
-	for _, t := range w.atPeak(s) {
-		had := c[t]
-		for _, k := range w.alternatives(t) {
-			if k == had || w.work >= limit {
-				continue
-			}
-			c[t] = k
-			n, err := w.build(c)
-			if err == nil && n.HostPeak <= w.p.HostBytes && (n.Peak < s.Peak || n.Peak == s.Peak && n.peaks < s.peaks) {
-				w.add(c, n)
-				w.mem.drop(s)
-				return n
-			}
-			w.mem.drop(n)
+// lowest is the rung with the least peak within host bytes of host memory, -1
+// if there is none.
+func (w *path) lowest(host int64) int {
+	best := -1
+	for i := range w.rungs {
+		if r := &w.rungs[i]; r.HostPeak <= host && (best < 0 ||
+			cmp.Or(cmp.Compare(r.Peak, w.rungs[best].Peak), compareRungs(*r, w.rungs[best])) < 0) {
+			best = i
 		}
-		c[t] = had
 	}
-	return nil
+	return best
+}
+
+func (w *path) lowerFrom(k int, host, work int64) {
+	c := slices.Clone(w.rungs[k].Choice)
+	s, err := w.build(c, w.rungs[k].Limit)
+	limit := w.work + w.atMost(work)
+	futile := map[change]bool{}
+	for err == nil && s != nil && w.work < limit {
+		next := w.lowerOnce(c, s, host, limit, futile)
+		if next == nil && len(futile) > 0 { // once more with all of them
+			clear(futile)
+			next = w.lowerOnce(c, s, host, limit, futile)
+		}
+		w.room.free(s)
+		s = next
+	}
+	w.room.free(s)
+}
+
+// change is another choice for a tensor, or that many like it.
+type change struct {
+	tensor, count int
+	choice        Choice
+}
+
+// lowerTries is how many changes of choice a step of lower tries at most once
+// it has one that is low enough.
+const lowerTries = 8
+
+// lowerOnce makes one change to c, or none but for waits, such that the peak is
+// lower, and returns the schedule; nil if nothing does. The fastest that is a
+// small part lower is taken, or else the lowest. Where no change for one tensor
+// is, it may be the same for all like it. Changes that are futile are left out,
+// and those that turn out to be are added.
+func (w *path) lowerOnce(c []Choice, s *Schedule, host, limit int64, futile map[change]bool) *Schedule {
+	target := s.Peak - max(s.Peak/40, 1)
+	var best *Schedule
+	var made []Choice
+	worse := func(n *Schedule) bool {
+		if low := max(n.Peak, best.Peak) <= target; low {
+			return cmp.Or(cmp.Compare(n.Time, best.Time), cmp.Compare(n.Peak, best.Peak)) >= 0
+		}
+		return cmp.Or(cmp.Compare(n.Peak, best.Peak), cmp.Compare(n.peaks, best.peaks), cmp.Compare(n.Time, best.Time)) >= 0
+	}
+	try := func() bool {
+		n, err := w.build(c, target)
+		lower := err == nil && n.HostPeak <= host && (n.Peak < s.Peak || n.Peak == s.Peak && n.peaks < s.peaks)
+		if !lower || best != nil && worse(n) {
+			w.room.free(n)
+			return lower
+		}
+		w.room.free(best)
+		best, made = n, append(made[:0], c...)
+		return true
+	}
+	if w.swap {
+		try()
+	}
+	at := w.atPeak(s)
+	for pass := 0; pass < 3 && (best == nil || pass < 2 && best.Peak > target); pass++ {
+		tries := 0
+		for _, t := range at {
+			group := []int{t}
+			if pass == 0 {
+				group = w.alike(c, t)
+			}
+			had := c[t]
+			for _, k := range w.alternatives(t) {
+				x := change{group[0], len(group), k}
+				if k == had || futile[x] || w.work >= limit || pass < 2 && tries >= lowerTries*(2-pass) {
+					continue
+				}
+				tries++
+				setAll(c, group, k)
+				if !try() {
+					futile[x] = true
+				}
+			}
+			setAll(c, group, had)
+		}
+	}
+	if best != nil {
+		copy(c, made)
+		w.add(c, best, target)
+	}
+	return best
+}
+
+func setAll(c []Choice, ts []int, k Choice) {
+	for _, t := range ts {
+		c[t] = k
+	}
+}
+
+// alike lists the tensors that c treats like t and that are most probably the
+// same in other layers: of its size, and made in as much time for as many uses.
+func (w *path) alike(c []Choice, t int) []int {
+	var out []int
+	for u := range w.p.Tensors {
+		if c[u] == c[t] && w.p.Tensors[u].Bytes == w.p.Tensors[t].Bytes && len(w.f.uses[u]) == len(w.f.uses[t]) &&
+			w.p.Ops[w.f.producer[u]].Time == w.p.Ops[w.f.producer[t]].Time && w.f.skeletal(u) == w.f.skeletal(t) && !w.p.Tensors[u].Output {
+			out = append(out, u)
+		}
+	}
+	return out
 }
 
 // alternatives lists the choices that this path has for t.
@@ -56,7 +151,7 @@ func (w *path) alternatives(t int) []Choice {
 		return nil
 	}
 	out := []Choice{Keep}
-	if w.swap && !x.Derived && !x.Spread {
+	if w.copied(t) {
 		out = append(out, Swap, Swap|Tight)
 	}
 	if w.p.Ops[w.f.producer[t]].Clone && (w.remat || x.Derived) {
@@ -65,13 +160,15 @@ func (w *path) alternatives(t int) []Choice {
 	return out
 }
 
-// atPeak lists the tensors with an instance alive at the peak of s, largest
-// first.
+// atPeak lists the tensors with an instance alive where the peak of s is
+// reached, largest first.
 func (w *path) atPeak(s *Schedule) []int {
 	var out []int
+	w.live.set(s.profile(w.p, &w.room))
 	seen := make([]bool, len(w.p.Tensors))
-	for _, in := range s.Instances {
-		if in.First <= s.PeakAt && s.PeakAt < in.End && !seen[in.Tensor] {
+	for i := range s.Instances {
+		in := &s.Instances[i]
+		if in.First >= 0 && !seen[in.Tensor] && w.live.max(in.First, in.End) == s.Peak {
 			seen[in.Tensor] = true
 			out = append(out, in.Tensor)
 		}
@@ -87,7 +184,7 @@ func (w *path) atPeak(s *Schedule) []int {
 // finds. First whatever moves is kept, then every choice is tried for every
 // tensor. Problems for which a few such rounds are too much work are left as
 // they are.
-func (w *path) climb() {
+func (w *path) climb(host int64) {
 	var tensors []int
 	for t := range w.p.Tensors {
 		if len(w.alternatives(t)) > 1 {
@@ -97,16 +194,16 @@ func (w *path) climb() {
 	if int64(len(tensors)*len(w.p.Ops)) > climbWork/16 {
 		return
 	}
-	w.climbWith(tensors, climbWork, func(int) []Choice { return []Choice{Keep} })
-	w.climbWith(tensors, climbWork/4, w.alternatives)
+	w.climbWith(tensors, host, climbWork, func(int) []Choice { return []Choice{Keep} })
+	w.climbWith(tensors, host, climbWork/4, w.alternatives)
 }
 
 // climbWith climbs with the given choices for every tensor.
-func (w *path) climbWith(tensors []int, work int64, choices func(t int) []Choice) {
+func (w *path) climbWith(tensors []int, host, work int64, choices func(t int) []Choice) {
 	limit := w.work + work
 	tried := map[string]bool{}
 	for w.work < limit {
-		r := w.next(tried)
+		r := w.next(tried, host)
 		if r == nil {
 			return
 		}
@@ -114,15 +211,20 @@ func (w *path) climbWith(tensors []int, work int64, choices func(t int) []Choice
 		for _, t := range tensors {
 			had := c[t]
 			for _, k := range choices(t) {
-				if k == had || w.work >= limit {
+				if k == had {
 					continue
 				}
 				c[t] = k
-				s, err := w.build(c)
-				if err == nil && !w.beaten(s) {
-					w.add(c, s)
+				for _, within := range []int64{0, r.Peak} {
+					if w.work >= limit {
+						break
+					}
+					s, err := w.build(c, within)
+					if err == nil && s.HostPeak <= host && !w.beaten(s, host) {
+						w.add(c, s, within)
+					}
+					w.room.free(s)
 				}
-				w.mem.drop(s)
 			}
 			c[t] = had
 		}
@@ -130,9 +232,9 @@ func (w *path) climbWith(tensors []int, work int64, choices func(t int) []Choice
 }
 
 // beaten reports whether a rung is as good as s in peak and time.
-func (w *path) beaten(s *Schedule) bool {
+func (w *path) beaten(s *Schedule, host int64) bool {
 	for i := range w.rungs {
-		if r := &w.rungs[i]; r.Peak <= s.Peak && (r.Time < s.Time || r.Time == s.Time && r.Moved <= s.Moved) {
+		if r := &w.rungs[i]; r.fits(s.Peak, host) && (r.Time < s.Time || r.Time == s.Time && r.Moved <= s.Moved) {
 			return true
 		}
 	}
@@ -141,12 +243,12 @@ func (w *path) beaten(s *Schedule) bool {
 
 // next is a plan of the front that has not been tried, the one with the least
 // peak first; nil if all have.
-func (w *path) next(tried map[string]bool) *Rung {
-	order := slices.Clone(w.rungs)
+func (w *path) next(tried map[string]bool, host int64) *Rung {
+	order := slices.DeleteFunc(slices.Clone(w.rungs), func(r Rung) bool { return r.HostPeak > host })
 	slices.SortStableFunc(order, compareRungs)
 	front := (&Ladder{order}).Pareto()
 	for i := len(front) - 1; i >= 0; i-- {
-		key := keyOf(front[i].Choice)
+		key := keyOf(front[i].Choice) + strconv.FormatInt(front[i].Limit, 10)
 		if !tried[key] {
 			tried[key] = true
 			return &front[i]

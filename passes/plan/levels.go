@@ -14,7 +14,9 @@ func (l *levels) set(live []int64) {
 	for l.size < len(live) {
 		l.size *= 2
 	}
-	l.top, l.add = ints64(&l.top, 2*l.size), ints64(&l.add, 2*l.size)
+	l.top, l.add = resized(l.top, 2*l.size), resized(l.add, 2*l.size)
+	clear(l.top)
+	clear(l.add)
 	copy(l.top[l.size:], live)
 	for i := l.size - 1; i > 0; i-- {
 		l.top[i] = max(l.top[2*i], l.top[2*i+1])

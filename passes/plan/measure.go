@@ -1,7 +1,7 @@
 package plan
 
 // lifetimes sets First and End of every instance from the entries.
-func (s *Schedule) lifetimes(p *Problem) {
+func (s *Schedule) lifetimes(p *Problem, room *scratch) {
 	for i := range s.Instances {
 		s.Instances[i].First, s.Instances[i].End = -1, 0
 	}
@@ -17,27 +17,34 @@ func (s *Schedule) lifetimes(p *Problem) {
 			s.Instances[x].End = i + 1
 		}
 	}
-	seen := make([]bool, len(p.Tensors))
-	for x, in := range s.Instances {
+	room.seen = resized(room.seen, len(p.Tensors))
+	seen := room.seen
+	clear(seen)
+	for x := range s.Instances {
+		in := &s.Instances[x]
 		if p.Tensors[in.Tensor].Output && !seen[in.Tensor] {
 			seen[in.Tensor] = true
-			s.Instances[x].End = len(s.Entries)
+			in.End = len(s.Entries)
 		}
 	}
 }
 
 // measure merges in-place instances into buffers and takes the peaks.
-func (s *Schedule) measure(p *Problem) {
-	s.share(p)
-	for i, at := range s.profileIn(p, &s.mem.live) {
-		switch {
-		case at > s.Peak:
-			s.Peak, s.PeakAt, s.peaks = at, i, 1
-		case at == s.Peak:
+func (s *Schedule) measure(p *Problem, room *scratch) {
+	s.share(p, room)
+	s.Peak, s.peaks = 0, 0
+	high := false // the peak is reached since the last computation
+	for i, at := range s.profile(p, room) {
+		if at > s.Peak {
+			s.Peak, s.PeakAt, s.peaks = at, i, 0
+		}
+		if high = high || at == s.Peak; high && (s.Entries[i].Lane() == 0 || i == len(s.Entries)-1) {
 			s.peaks++
+			high = false
 		}
 	}
-	host := ints64(&s.mem.live, len(s.Entries)+1)
+	host := resized(room.profile, len(s.Entries)+1)
+	clear(host)
 	for i := range s.Host {
 		h := &s.Host[i]
 		h.Bytes = p.partBytes(h.Tensor, 0, h.Head)
@@ -52,11 +59,12 @@ func (s *Schedule) measure(p *Problem) {
 	}
 }
 
-// profile is the live device bytes during every entry, workspaces included.
-func (s *Schedule) profile(p *Problem) []int64 { return s.profileIn(p, new([]int64)) }
-
-func (s *Schedule) profileIn(p *Problem, room *[]int64) []int64 {
-	live := ints64(room, len(s.Entries)+1)
+// profile is the live device bytes during every entry, workspaces included. It
+// lies in room until that is used again.
+func (s *Schedule) profile(p *Problem, room *scratch) []int64 {
+	room.profile = resized(room.profile, len(s.Entries)+1)
+	live := room.profile
+	clear(live)
 	for _, b := range s.Buffers {
 		live[b.First] += b.Bytes
 		live[b.End] -= b.Bytes
@@ -74,11 +82,10 @@ func (s *Schedule) profileIn(p *Problem, room *[]int64) []int64 {
 
 // share gives every instance a buffer where it is first written: the one of an
 // input that dies at the entry and may be overwritten, or a new one.
-func (s *Schedule) share(p *Problem) {
-	takenAt := ints(&s.mem.taken, len(s.Instances), 0) // by buffer: the entry after that at which it last changed hands
-	if s.Buffers == nil {
-		s.Buffers = make([]Buffer, 0, len(s.Instances))
-	}
+func (s *Schedule) share(p *Problem, room *scratch) {
+	room.takenAt = filled(room.takenAt, len(s.Instances), 0) // by buffer: the entry after that at which it last changed hands
+	takenAt := room.takenAt
+	s.Buffers = s.Buffers[:0]
 	for i := range s.Entries {
 		e := &s.Entries[i]
 		for k, x := range e.Out {
@@ -118,7 +125,7 @@ func (s *Schedule) donor(p *Problem, i, k int) int {
 		for j, t := range op.In {
 			x := e.In[j]
 			y := e.Out[k]
-			if t != a.In || p.Tensors[t].Output || s.rolling(x) >= 0 || s.copying[x] || s.Instances[x].End != i+1 || s.bytes(p, x) != s.bytes(p, y) ||
+			if t != a.In || p.Tensors[t].Output || s.rolling(x) >= 0 || len(s.copying) > 0 && s.copying[x] || s.Instances[x].End != i+1 || s.bytes(p, x) != s.bytes(p, y) ||
 				e.To > 0 && (s.Instances[x].To == 0 || s.Instances[y].To == 0) {
 				continue
 			}

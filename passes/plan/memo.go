@@ -143,12 +143,12 @@ func (w *path) addMemo() error {
 	if c == nil {
 		return nil
 	}
-	s, err := w.build(c)
+	s, err := w.build(c, 0)
 	if errors.Is(err, errTooLong) {
 		return nil
 	}
 	if err == nil {
-		w.add(c, s)
+		w.add(c, s, 0)
 	}
 	return err
 }

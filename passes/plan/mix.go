@@ -160,8 +160,8 @@ func (w *path) searchSplits() {
 	w.mixes(w.p.initial(w.f))
 	if len(w.rungs) > 0 {
 		w.lowerAlike()
-		w.lower(lowerWork / 4)
-		w.fill()
+		w.lower(w.p.HostBytes, lowerWork/4)
+		w.fill(w.p.HostBytes, fillWork)
 	}
 }
 
@@ -188,7 +188,7 @@ func (w *path) lowerAlike() {
 // lowerRole is c with the choice of one tensor of all layers changed for the
 // better, nil if there is no such change.
 func (w *path) lowerRole(c []Choice, roles map[int][]int, limit int64) []Choice {
-	s, err := w.build(c)
+	s, err := w.build(c, 0)
 	if err != nil {
 		return nil
 	}
@@ -211,18 +211,18 @@ func (w *path) lowerRole(c []Choice, roles map[int][]int, limit int64) []Choice 
 			if w.work >= limit {
 				break
 			}
-			n, err := w.build(c)
+			n, err := w.build(c, 0)
 			if err == nil && n.HostPeak <= w.p.HostBytes && n.Peak < s.Peak {
-				w.add(c, n)
+				w.add(c, n, 0)
 				if price := float64(n.Time-s.Time) / float64(s.Peak-n.Peak); price < least {
 					least, best = price, w.rungs[len(w.rungs)-1].Choice
 				}
 			}
-			w.mem.drop(n)
+			w.room.free(n)
 		}
 		copy(c, had)
 	}
-	w.mem.drop(s)
+	w.room.free(s)
 	return best
 }
 
@@ -245,9 +245,9 @@ func (w *path) tryMix(c []Choice) {
 		return
 	}
 	w.tried[key] = true
-	if s, err := w.build(c); err == nil {
-		w.add(c, s)
-		w.mem.drop(s)
+	if s, err := w.build(c, 0); err == nil {
+		w.add(c, s, 0)
+		w.room.free(s)
 	}
 }
 

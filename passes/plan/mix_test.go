@@ -75,7 +75,7 @@ func TestSearchWithSplits(t *testing.T) {
 				continue
 			}
 			splits++
-			s, err := p.Build(r.Choice)
+			s, err := p.BuildWithin(r.Choice, r.Limit)
 			if err != nil {
 				t.Fatal(err)
 			}

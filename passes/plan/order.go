@@ -129,7 +129,7 @@ func (r *reorderer) candidates(at int) []candidate {
 
 // positions is where each tensor is made and last read.
 func (r *reorderer) positions() (made, last []int) {
-	made, last = make([]int, len(r.p.Tensors)), filled(len(r.p.Tensors), -1)
+	made, last = make([]int, len(r.p.Tensors)), filled(nil, len(r.p.Tensors), -1)
 	for i, o := range r.order {
 		for _, t := range r.p.Ops[o].Out {
 			made[t] = i

@@ -52,7 +52,7 @@ func TestParetoIsMonotone(t *testing.T) {
 			if i > 0 && (r.Peak >= curve[i-1].Peak || r.Time < curve[i-1].Time) {
 				t.Errorf("seed %d: %d bytes and %d ns follow %d and %d", seed, r.Peak, r.Time, curve[i-1].Peak, curve[i-1].Time)
 			}
-			s, err := p.Build(r.Choice)
+			s, err := p.BuildWithin(r.Choice, r.Limit)
 			if err != nil || s.Peak != r.Peak || s.Time != r.Time || s.Moved != r.Moved {
 				t.Errorf("seed %d: a rung of %+v is carried out as %+v, %v", seed, r, s, err)
 			}
@@ -79,7 +79,7 @@ func TestNothingThatFitsIsLeftOut(t *testing.T) {
 					continue
 				}
 				c[x] = Keep
-				s, err := p.Build(c)
+				s, err := p.BuildWithin(c, budget)
 				c[x] = had
 				if err != nil || s.Time >= r.Time {
 					continue

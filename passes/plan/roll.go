@@ -13,7 +13,7 @@ func (s *Schedule) roll(p *Problem, choice []Choice) {
 	ids := map[key]int{}
 	var last []int   // by group: its newest instance
 	var fails []bool // by group
-	group, before := filled(len(s.Instances), -1), filled(len(s.Instances), -1)
+	group, before := filled(nil, len(s.Instances), -1), filled(nil, len(s.Instances), -1)
 	for i := range s.Entries {
 		for _, x := range s.Entries[i].Out {
 			in := &s.Instances[x]
@@ -71,7 +71,7 @@ func (s *Schedule) issueRolling(p *Problem, issue []int) {
 		}
 	}
 	each(func(_, x, layer int) { free[layer] = max(free[layer], s.Instances[s.before[x]].End) })
-	each(func(i, _, layer int) { issue[i] = min(2*i+1, 2*free[layer]) })
+	each(func(i, _, layer int) { issue[i] = min(i, free[layer]) })
 }
 
 // handovers follows who holds each rolling buffer through the entries.
@@ -89,7 +89,7 @@ func (s *Schedule) handovers() *handovers {
 	for _, g := range s.group {
 		n = max(n, g+1)
 	}
-	h := &handovers{filled(n, -1), make([][3]int, n), make([][3]int, n)}
+	h := &handovers{filled(nil, n, -1), make([][3]int, n), make([][3]int, n)}
 	for g := range n {
 		h.last[g] = [3]int{-1, -1, -1}
 	}

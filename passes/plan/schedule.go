@@ -13,9 +13,7 @@ const (
 	// SplitAt.
 	Split
 	// Tight is a bit beside Swap or Recompute: the tensor leaves between any two
-	// uses that are not of successive ops. Computation waits for the copy out
-	// before it goes on, and the copy back starts no sooner than it must: the
-	// fewest bytes there are, at the price of stalls.
+	// uses that are not of successive ops.
 	Tight Choice = 4
 	// Rolling is a bit beside any choice of a tensor that repeated layers have
 	// in common: its instances lie in one buffer with those of the same tensor of
@@ -36,7 +34,7 @@ func (c Choice) Head() int { return int(c >> headShift) }
 // Kind is the choice without its bits and the position of a split.
 func (c Choice) Kind() Choice { return c & 3 }
 
-// IsTight reports whether the tensor leaves at once.
+// IsTight reports whether the tensor leaves in its near gaps too.
 func (c Choice) IsTight() bool { return c&Tight != 0 }
 
 // IsRolling reports whether the tensor shares its buffer along the layers.
@@ -110,14 +108,15 @@ type Schedule struct {
 	Extra     int64 // time of the clones, with packing
 	Moved     int64 // bytes copied to the host
 
-	peaks int // entries at which Peak is reached
+	peaks int   // computations in or before which Peak is reached
+	floor int64 // with a limit: the peak if every copy took no time
+	ints  []int // room for the lists of entries
+	used  int   // of ints
 	// By instance: the rolling buffer it lies in and who held that before it, -1
 	// for none; nil where there are none.
 	group, before []int
 	// By instance: a copy out of it is under way when it is last read.
 	copying []bool
-	lists   [][]int // that the lists of instances in entries are cut from
-	mem     *memory // while it is built
 }
 
 // Duration is the predicted time of an entry.

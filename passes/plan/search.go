@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -43,7 +42,7 @@ type Options struct {
 	// per strategy. 0: 96.
 	Rungs  int
 	Policy Policy
-	// Work bounds the schedule entries built to lower the end of one path, and
+	// Work bounds the schedule entries built to lower the end of one level, and
 	// to fill it. 0: as many as there is any use for.
 	Work int64
 }
@@ -51,12 +50,16 @@ type Options struct {
 // Rung is one plan of the ladder.
 type Rung struct {
 	Choice   []Choice
+	Limit    int64 // what it is to be carried out within: see BuildWithin
 	Peak     int64 // device bytes, persistent ones not counted
 	HostPeak int64
 	Time     int64
 	Stall    int64
 	Extra    int64
 	Moved    int64 // bytes copied to the host
+
+	floor    int64 // no limit brings the peak of these choices below it; 0: not known
+	squeezed int64 // the least limit they have been tried within
 }
 
 // Ladder is the plans the search went through. It does not depend on any
@@ -76,7 +79,12 @@ func compareRungs(a, b Rung) int {
 // the least memory: copies alone, recomputation alone, and both together. Each
 // path is walked down in coarse steps, taken lower from its end, and filled in
 // between. Plans with splits start from every layer treated alike, and at last
-// from whatever was found. Work is bounded by counts, never by time.
+// from whatever was found. Work is bounded by counts, never by time; paths know nothing of each
+// other, and run at the same time.
+//
+// More host memory never makes a plan slower: what is searched at one level of
+// host memory depends on lower levels alone, and the levels do not depend on
+// what there is: all that lie below are searched.
 func (p *Problem) Search(opt Options) (*Ladder, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -86,49 +94,43 @@ func (p *Problem) Search(opt Options) (*Ladder, error) {
 	}
 	f := p.facts()
 	canSwap := p.HostBytes > 0 && p.OutRate > 0 && p.InRate > 0
-	paths := []*path{{}}
+	var paths []*path
+	if canSwap && opt.Policy == Auto {
+		paths = append(paths, &path{swap: true, remat: true, split: true}, &path{swap: true, remat: true})
+	}
 	each := opt.Work == 0 // with little work to do it, the means together
 	if canSwap && (opt.Policy == Auto && each || opt.Policy == SwapOnly) {
-		paths = append(paths, &path{swap: true, grain: 80})
+		paths = append(paths, &path{swap: true})
 	}
 	if opt.Policy == Auto && (each || !canSwap) || opt.Policy == RecomputeOnly {
-		paths = append(paths, &path{remat: true, grain: 80})
+		paths = append(paths, &path{remat: true})
 	}
 	if canSwap && (opt.Policy == Auto || opt.Policy == Memo) {
 		paths = append(paths, &path{memo: true})
 	}
-	if canSwap && opt.Policy == Auto {
-		paths = append(paths, &path{swap: true, remat: true, grain: 160}, &path{swap: true, remat: true, split: true, grain: 40})
-	}
+	paths = append(paths, &path{})
 	for _, w := range paths {
 		w.p, w.f, w.opt = p, f, opt
+		if err := w.start(); err != nil {
+			return nil, err
+		}
 	}
-	l, err := searchAll(paths)
-	if err != nil {
-		return nil, err
-	}
-	if last := paths[len(paths)-1]; last.split {
-		before := len(last.rungs)
-		last.refit(l.Rungs)
-		l.Rungs = append(l.Rungs, last.rungs[before:]...)
-	}
-	sortRungs(l)
-	return l, nil
-}
-
-// searchAll searches the paths side by side; none knows of another.
-func searchAll(paths []*path) (*Ladder, error) {
-	errs := make([]error, len(paths))
-	var all sync.WaitGroup
-	for i, w := range paths {
-		all.Go(func() { errs[i] = w.search() })
-	}
-	all.Wait()
-	var l Ladder
+	var wg sync.WaitGroup
 	for _, w := range paths {
+		wg.Go(w.finish)
+	}
+	wg.Wait()
+	var l Ladder
+	for _, w := range slices.Backward(paths) {
 		l.Rungs = append(l.Rungs, w.rungs...)
 	}
-	return &l, errors.Join(errs...)
+	if w := paths[0]; w.split {
+		before := len(w.rungs)
+		w.refit(l.Rungs)
+		l.Rungs = append(l.Rungs, w.rungs[before:]...)
+	}
+	sortRungs(&l)
+	return &l, nil
 }
 
 func sortRungs(l *Ladder) { slices.SortStableFunc(l.Rungs, compareRungs) }

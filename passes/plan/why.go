@@ -37,7 +37,7 @@ func (p *Problem) Prices(c []Choice, s *Schedule) []Price {
 			stays[in.Tensor] = append(stays[in.Tensor], x)
 		}
 	}
-	live := s.profile(p)
+	live := s.profile(p, &scratch{})
 	for t := range out {
 		x := &out[t]
 		x.First = len(s.Entries)

@@ -27,39 +27,63 @@ func (r *Result) End(i int, tasks []Task) int64 { return r.Start[i] + tasks[i].D
 // Run replays tasks on that many lanes. It is an error if a dependency is not
 // earlier in the list, or a lane or duration is out of range.
 func Run(lanes int, tasks []Task) (*Result, error) {
-	r := &Result{}
-	return r, r.Run(lanes, tasks)
-}
-
-// Run is Run into r, whose memory is used again.
-func (r *Result) Run(lanes int, tasks []Task) error {
-	r.Start, r.Stall, r.Busy, r.Span = sized(r.Start, len(tasks)), sized(r.Stall, len(tasks)), sized(r.Busy, lanes), 0
-	clear(r.Busy)
-	free := make([]int64, lanes)
+	r := &Result{Start: make([]int64, len(tasks)), Stall: make([]int64, len(tasks)), Busy: make([]int64, lanes)}
+	var c Clock
+	c.Reset(lanes)
 	for i, t := range tasks {
 		if t.Lane < 0 || t.Lane >= lanes || t.Dur < 0 {
-			return fmt.Errorf("sim: task %d has lane %d of %d and duration %d", i, t.Lane, lanes, t.Dur)
+			return nil, fmt.Errorf("sim: task %d has lane %d of %d and duration %d", i, t.Lane, lanes, t.Dur)
 		}
-		start := free[t.Lane]
 		for _, d := range t.Deps {
 			if d < 0 || d >= i {
-				return fmt.Errorf("sim: task %d depends on task %d, which is not before it", i, d)
+				return nil, fmt.Errorf("sim: task %d depends on task %d, which is not before it", i, d)
 			}
-			start = max(start, r.Start[d]+tasks[d].Dur)
 		}
-		r.Start[i] = start
-		r.Stall[i] = start - free[t.Lane]
-		free[t.Lane] = start + t.Dur
+		free := c.Free(t.Lane)
+		r.Start[i] = c.Add(t.Lane, t.Dur, c.Ready(t.Lane, t.Deps))
+		r.Stall[i] = r.Start[i] - free
 		r.Busy[t.Lane] += t.Dur
-		r.Span = max(r.Span, free[t.Lane])
 	}
-	return nil
+	r.Span = c.Span
+	return r, nil
 }
 
-// sized is a slice of n elements, in s if there is room; they hold anything.
-func sized(s []int64, n int) []int64 {
-	if cap(s) < n {
-		return make([]int64, n)
+// Clock replays tasks one at a time, for a caller that decides on the way what
+// to wait for. It may be reset and used again.
+type Clock struct {
+	Span int64   // when the last task ends
+	Ends []int64 // of each task so far
+	free []int64
+}
+
+// Reset starts a replay on that many lanes.
+func (c *Clock) Reset(lanes int) {
+	if cap(c.free) < lanes {
+		c.free = make([]int64, lanes)
 	}
-	return s[:n]
+	c.free = c.free[:lanes]
+	clear(c.free)
+	c.Span, c.Ends = 0, c.Ends[:0]
+}
+
+// Free is when the last task of a lane ends.
+func (c *Clock) Free(lane int) int64 { return c.free[lane] }
+
+// Ready is when a task on lane that waits for deps can start.
+func (c *Clock) Ready(lane int, deps []int) int64 {
+	start := c.free[lane]
+	for _, d := range deps {
+		start = max(start, c.Ends[d])
+	}
+	return start
+}
+
+// Add is the next task, which starts at the given time or when its lane is
+// free. It returns when that is.
+func (c *Clock) Add(lane int, dur, start int64) int64 {
+	start = max(start, c.free[lane])
+	c.free[lane] = start + dur
+	c.Ends = append(c.Ends, start+dur)
+	c.Span = max(c.Span, start+dur)
+	return start
 }
