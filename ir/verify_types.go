@@ -56,9 +56,9 @@ func untyped(t Type) bool {
 }
 
 // shapes runs n's shape rule again, on the stored types of inputs and of
-// subgraphs, and compares.
+// subgraphs, and compares. Types that inference does not reach are the file's.
 func (v *verifier) shapes(n *Node) {
-	if n.Decl == nil {
+	if n.Decl == nil || !inferred(n.Graph) {
 		return
 	}
 	c := NewInferCtx(n.Graph, n)
@@ -72,13 +72,12 @@ func (v *verifier) shapes(n *Node) {
 	if err := n.Decl.Infer(c); err != nil {
 		v.check(false, "shape", n, "its shape rule fails: %v", err)
 	}
-	reached := inferred(n.Graph)
 	for i, x := range n.Out {
 		if x == nil {
 			continue
 		}
 		t, ints := c.Result(i)
-		v.check(!reached || !untyped(x.Type) || untyped(t), "type", n, "its output %q has no type; its shape rule gives %s", x.Name, t)
+		v.check(!untyped(x.Type) || untyped(t), "type", n, "its output %q has no type; its shape rule gives %s", x.Name, t)
 		v.check(!contradicts(t, x.Type), "shape", n, "its output %q is of type %s, but the shape rule gives %s", x.Name, x.Type, t)
 		if x.Ints == nil || ints == nil {
 			continue

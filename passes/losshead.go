@@ -2,6 +2,7 @@ package passes
 
 import (
 	"fmt"
+	"slices"
 
 	"memoc/ir"
 	"memoc/ir/diag"
@@ -101,6 +102,9 @@ func (h *headRewriter) rewrite(n *ir.Node) (done bool, err error) {
 	}
 	b, loss := h.b, head.Loss.Def
 	b.At, b.Origin, b.Loc, b.Prefix = loss, loss.Name, loss.Loc, loss.Name+"/"
+	if err := h.shapes(head); err != nil {
+		return false, err
+	}
 	out := h.node(head, bytes)
 	v := out[0]
 	if head.Factor != 1 {
@@ -110,6 +114,20 @@ func (h *headRewriter) rewrite(n *ir.Node) (done bool, err error) {
 		return true, err
 	}
 	return true, h.gradients(head, out)
+}
+
+// shapes makes constants of the shapes of what is to vanish.
+func (h *headRewriter) shapes(head *headmatch.Head) error {
+	for _, v := range head.Inner {
+		for _, u := range slices.Clone(v.Uses()) {
+			if n := u.Node; n.Op == "Shape" && n.Domain == ir.OnnxDomain && n.Attr("start") == nil && n.Attr("end") == nil && !n.Out[0].IsOutput() {
+				if err := h.b.Edit.ReplaceUses(n.Out[0], h.b.ShapeOf(v)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // order reports a gradient that is made before the loss, where the head that
@@ -240,9 +258,7 @@ func (h *headRewriter) replace(v, with *ir.Value) error {
 	if err := h.b.Edit.ReplaceUses(v, with); err != nil || !output {
 		return err
 	}
-	if err := h.b.Edit.Remove(v.Def); err != nil {
-		return err
-	}
+	h.b.Edit.Rename(v, h.b.Graph().Fresh(name))
 	h.b.Edit.Rename(with, name)
 	return nil
 }

@@ -49,11 +49,33 @@ var tracedHeads = []struct {
 	{"scores that are read", "dX = MatMul (ds, wn)", "dX = Relu (s)", "other readers"},
 }
 
+// builtHead is a head with the gradient that ONNX Runtime builds.
+const builtHead = `wt = Transpose<perm=[1,0]> (W) s = MatMul (x, wt) t = Reshape (s, square) loss, lp = SoftmaxCrossEntropyLoss<ignore_index=-100> (t, lab)
+	dt = com.microsoft.SoftmaxCrossEntropyLossGrad<ignore_index=-100> (fone, lp, lab) sh = Shape (s) ds = Reshape (dt, sh) dX = com.microsoft.FusedMatMul<transB=1> (ds, wt)
+	d2 = Reshape (ds, square) dV = Gemm<transA=1, beta=0.0> (x, d2) dW = Transpose<perm=[1,0]> (dV)`
+
+var builtHeads = []struct{ name, old, new, why string }{
+	{"as built", "", "", ""},
+	{"the sum", "SoftmaxCrossEntropyLoss<ignore_index=-100> (t, lab) dt = com.microsoft.SoftmaxCrossEntropyLossGrad<ignore_index=-100>", `SoftmaxCrossEntropyLoss<ignore_index=-100, reduction="sum"> (t, lab) dt = com.microsoft.SoftmaxCrossEntropyLossGrad<ignore_index=-100, reduction="sum">`, ""},
+	{"with products of the standard", "dX = com.microsoft.FusedMatMul<transB=1> (ds, wt)", "dX = Gemm<transB=1> (ds, wt)", ""},
+	{"the gradient of the sum", "LossGrad<ignore_index=-100>", `LossGrad<ignore_index=-100, reduction="sum">`, "another loss"},
+	{"another label to ignore", "LossGrad<ignore_index=-100>", "LossGrad<ignore_index=3>", "ignores another label"},
+	{"no label to ignore", "SoftmaxCrossEntropyLoss<ignore_index=-100>", "SoftmaxCrossEntropyLoss<ignore_index=3>", "ignores another label"},
+	{"twice the gradient", "(fone, lp, lab)", "(ftwo, lp, lab)", "another multiple"},
+	{"other labels", "(fone, lp, lab)", "(fone, lp, more)", "other labels"},
+	{"a weight that is not turned", "FusedMatMul<transB=1> (ds, wt)", "FusedMatMul<transB=0> (ds, wt)", "multiplied with something else"},
+	{"a gradient that is turned", "FusedMatMul<transB=1> (ds, wt)", "FusedMatMul<transA=1, transB=1> (ds, wt)", "multiplied with something else"},
+	{"a product with a factor", "FusedMatMul<transB=1> (ds, wt)", "FusedMatMul<alpha=2.0, transB=1> (ds, wt)", "goes through"},
+	{"a product with a summand", "Gemm<transA=1, beta=0.0> (x, d2)", "Gemm<transA=1> (x, d2, y)", "goes through Gemm"},
+	{"an input that is not turned", "Gemm<transA=1, beta=0.0>", "Gemm<beta=0.0>", "multiplied with something else"},
+	{"log-probabilities that are read", "dX = com.microsoft.FusedMatMul<transB=1> (ds, wt)", "dX = Relu (lp)", "used as well"},
+}
+
 func tracedRun(t *testing.T, nodes string, s setup) (*passes.Context, map[string]ir.Datum, string) {
 	t.Helper()
-	m, err := ir.Parse("traced", fmt.Sprintf(`<ir_version: 8, opset_import: ["" : 17]>
+	m, err := ir.Parse("traced", fmt.Sprintf(`<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
 		traced (float[4,4] x, float[4,4] y, float[4,4] W, int64[4] lab, int64[4] more) => (loss, dW, dX)
-		<int64 hundred = {-100}, int64 ithree = {3}, int64 izero = {0}, int64[1] izero1 = {0}, int64[1] one = {1}, float zero = {0}, float fone = {1}, float ftwo = {2},
+		<int64 hundred = {-100}, int64 ithree = {3}, int64 izero = {0}, int64[1] izero1 = {0}, int64[1] one = {1}, int64[2] square = {4, 4}, float zero = {0}, float fone = {1}, float ftwo = {2},
 		 float[4,1] minus = {-1, -1, -1, -1}, float[4,1] ones = {1, 1, 1, 1}, float[4,4] zeros = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}>
 		{ %s }`, nodes))
 	if err != nil {
@@ -68,6 +90,9 @@ func tracedRun(t *testing.T, nodes string, s setup) (*passes.Context, map[string
 		t.Fatal(err)
 	}
 	in["lab"] = ir.FromInts(ir.Int64, []int64{3, -100, 0, 1}, 4)
+	if strings.Contains(nodes, "ignore_index=3") {
+		in["lab"] = ir.FromInts(ir.Int64, []int64{3, 2, 0, 1}, 4)
+	}
 	in["more"] = ir.FromInts(ir.Int64, []int64{2, -100, 1, 0}, 4)
 	out, err := eval.Graph(c.Graph, in, eval.Options{})
 	if err != nil {
@@ -80,24 +105,30 @@ func tracedRun(t *testing.T, nodes string, s setup) (*passes.Context, map[string
 // had; what differs from the gradient of its loss in one node stays.
 func TestLossHeadTraced(t *testing.T) {
 	for _, h := range tracedHeads {
-		t.Run(h.name, func(t *testing.T) {
-			nodes := strings.ReplaceAll(tracedHead, "\n\t", " ")
-			if changed := strings.Replace(nodes, h.old, h.new, 1); h.old != "" && changed == nodes {
-				t.Fatal("there is nothing to change")
-			} else {
-				nodes = changed
-			}
-			_, want, _ := tracedRun(t, nodes, setup{whole: true})
-			c, got, warning := tracedRun(t, nodes, setup{chunks: true})
-			if fused := hasOp(c.Graph, "LinearCrossEntropy"); fused != (h.why == "") || fused && hasOp(c.Graph, "LogSoftmax") {
-				t.Errorf("fused %v (%s)", fused, warning)
-			}
-			if !strings.Contains(warning, h.why) {
-				t.Errorf("the warning is %q, want %q", warning, h.why)
-			}
-			for _, name := range []string{"loss", "dW", "dX"} {
-				compareTensors(t, name, got[name], want[name], 1e-5)
-			}
-		})
+		t.Run(h.name, func(t *testing.T) { tracedHolds(t, tracedHead, h.old, h.new, h.why) })
+	}
+	for _, h := range builtHeads {
+		t.Run("built/"+h.name, func(t *testing.T) { tracedHolds(t, builtHead, h.old, h.new, h.why) })
+	}
+}
+
+func tracedHolds(t *testing.T, nodes, old, new, why string) {
+	t.Helper()
+	nodes = strings.ReplaceAll(nodes, "\n\t", " ")
+	changed := strings.Replace(nodes, old, new, 1)
+	if old != "" && changed == nodes {
+		t.Fatal("there is nothing to change")
+	}
+	nodes = changed
+	_, want, _ := tracedRun(t, nodes, setup{whole: true})
+	c, got, warning := tracedRun(t, nodes, setup{chunks: true})
+	if fused := hasOp(c.Graph, "LinearCrossEntropy"); fused != (why == "") || fused && (hasOp(c.Graph, "LogSoftmax") || hasOp(c.Graph, "SoftmaxCrossEntropyLoss")) {
+		t.Errorf("fused %v (%s)", fused, warning)
+	}
+	if !strings.Contains(warning, why) {
+		t.Errorf("the warning is %q, want %q", warning, why)
+	}
+	for _, name := range []string{"loss", "dW", "dX"} {
+		compareTensors(t, name, got[name], want[name], 1e-5)
 	}
 }

@@ -6,16 +6,11 @@ import (
 	"memoc/ir"
 )
 
-// backward takes the gradient of a traced step, as PyTorch's tracer writes it:
-//
-//	G  = ScatterElements(0, label, -1) * w      w = Where(mask, 1/count, 0)
-//	dS = G - Exp(logProb) * ReduceSum(G, classes)
-//	dX = dS W^T,  dW = X^T dS,  dbias = ReduceSum(dS, tokens)
-//
-// Every part is held against the forward pass.
+// backward takes the gradient of a traced step. Every part of it is held
+// against the forward pass.
 func (m *matcher) backward() string {
 	h := m.h
-	if h.Scale != 1 || h.Softcap != 0 || h.Factor != 1 || h.Masks || h.Ignore != nil || !h.Wraps {
+	if h.Scale != 1 || h.Softcap != 0 || h.Factor != 1 || h.Masks {
 		return "the gradient of a head of this form is not recognised"
 	}
 	for _, n := range h.Rows {
@@ -23,6 +18,61 @@ func (m *matcher) backward() string {
 			return "the gradient of a head whose rows are moved is not recognised"
 		}
 	}
+	switch {
+	case m.logProb.IsOutput():
+		return "the log-probabilities are used as well"
+	case h.Wraps && h.Ignore == nil:
+		return m.tracedGrad()
+	case h.Loss == m.start.Out[0] && !is(m.start, "LogSoftmax"):
+		return m.builtGrad()
+	}
+	return "the gradient of a head of this form is not recognised"
+}
+
+// builtGrad takes the gradient that ONNX Runtime builds: one operator makes that
+// of the scores.
+func (m *matcher) builtGrad() string {
+	h := m.h
+	readers := readersOf(m.logProb)
+	if len(readers) != 1 || readers[0].Domain != ir.MsDomain || readers[0].Op != m.start.Op+"Grad" {
+		return "the log-probabilities are used as well"
+	}
+	n := readers[0]
+	if len(n.In) < 3 || n.In[0] == nil || n.In[1] != m.logProb || !alike(n.In[2], h.Labels, elements(h.Labels)) {
+		return "the gradient of the loss has other labels"
+	}
+	if x, ok := folded(n.In[0]); !ok || x != 1 || elements(n.In[0]) != 1 {
+		return "the gradient is that of another multiple of the loss"
+	}
+	ignore := n.Attr("ignore_index")
+	var other *int64
+	if ignore != nil {
+		other = &ignore.I
+	}
+	if len(n.In) > 4 && n.In[4] != nil {
+		c := n.In[4].Const()
+		if c == nil || c.Len() != 1 {
+			return "the label to ignore is computed"
+		}
+		other = &c.Ints()[0]
+	}
+	switch {
+	case (other == nil) != (h.Ignore == nil) || other != nil && *other != *h.Ignore:
+		return "the gradient ignores another label"
+	case len(n.In) > 3 && n.In[3] != nil || n.Str("reduction", "mean") != m.start.Str("reduction", "mean"):
+		return "the gradient is that of another loss"
+	case !sameShape(n.Out[0], h.Scores):
+		return "the gradient of the scores has another shape"
+	}
+	return m.products(n.Out[0])
+}
+
+// tracedGrad takes the gradient as PyTorch's tracer writes it:
+//
+//	G  = ScatterElements(0, label, -1) * w      w = Where(mask, 1/count, 0)
+//	dS = G - Exp(logProb) * ReduceSum(G, classes)
+//	dX = dS W^T,  dW = X^T dS,  dbias = ReduceSum(dS, tokens)
+func (m *matcher) tracedGrad() string {
 	var exp *ir.Node
 	for _, n := range readersOf(m.logProb) {
 		switch {
@@ -33,7 +83,7 @@ func (m *matcher) backward() string {
 			return "the log-probabilities are used as well"
 		}
 	}
-	if exp == nil || m.logProb.IsOutput() {
+	if exp == nil {
 		return "the log-probabilities are used as well"
 	}
 	mul := reader(exp.Out[0])
@@ -167,7 +217,7 @@ func (m *matcher) follow(v *ir.Value, turned bool, depth int) string {
 			why = m.follow(n.Out[0], false, depth+1)
 		case is(n, "Transpose") && v.Type.Shape.Rank() == 2 && swaps(n):
 			why = m.follow(n.Out[0], !turned, depth+1)
-		case is(n, "MatMul"):
+		case isProduct(n):
 			why = m.multiplied(n, u.Port, turned)
 		case is(n, "ReduceSum") && u.Port == 0 && !turned && m.sumsTokens(n):
 			m.h.Back.Bias = n.Out[0]
@@ -206,6 +256,7 @@ func (m *matcher) multiplied(n *ir.Node, port int, turned bool) string {
 		return "the gradient's product is of another type than the head's"
 	}
 	factor, swapped := matrix(n.In[1-port])
+	turned, swapped = turned != transposes(n, port), swapped != transposes(n, 1-port)
 	w, wSwapped := matrix(h.W)
 	x, xSwapped := matrix(h.X)
 	switch {
@@ -225,6 +276,17 @@ func (m *matcher) multiplied(n *ir.Node, port int, turned bool) string {
 		return form
 	}
 	return ""
+}
+
+// isProduct reports whether n multiplies two matrices and nothing else.
+func isProduct(n *ir.Node) bool {
+	fused := n.Domain == ir.MsDomain && n.Op == "FusedMatMul" && n.Int("transBatchA", 0) == 0 && n.Int("transBatchB", 0) == 0
+	return is(n, "MatMul") || (is(n, "Gemm") && (len(n.In) < 3 || n.In[2] == nil) || fused) && n.Float("alpha", 1) == 1
+}
+
+// transposes reports whether a product turns the operand at a port.
+func transposes(n *ir.Node, port int) bool {
+	return !is(n, "MatMul") && n.Int([]string{"transA", "transB"}[port], 0) != 0
 }
 
 // matrix is v before transpositions of matrices; swapped is their parity.

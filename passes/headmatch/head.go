@@ -32,7 +32,8 @@ type Head struct {
 	Scale, Softcap float64
 	Rows           []*ir.Node // move rows and leave the classes; first comes first
 
-	Back *Backward // the gradient, where a traced graph holds it
+	Inner []*ir.Value // of the size of the scores; beside the head only their shapes are read
+	Back  *Backward   // the gradient, where a traced graph holds it
 }
 
 // Backward is the gradient of a head in a traced graph: values that the head's
@@ -102,7 +103,7 @@ func (m *matcher) operator() string {
 	}
 	for _, v := range n.Out[1:] {
 		if used(v) {
-			return "the log-probabilities are used as well"
+			m.logProb, m.traced = v, true // by its gradient alone, which backward sees to
 		}
 	}
 	h.Labels = n.In[1]
@@ -144,9 +145,10 @@ func (m *matcher) projection() string {
 	}
 	factor := 1.0
 	for {
-		if v.Def == nil || !single(v) {
+		if v.Def == nil || len(readersOf(v)) != 1 || v.IsOutput() {
 			return fmt.Sprintf("%q has other readers, or is no result", v.Name)
 		}
+		h.Inner = append(h.Inner, v)
 		n := v.Def
 		if n.Domain != ir.OnnxDomain {
 			return "the scores come from " + n.FullOp()

@@ -29,7 +29,7 @@ func reader(v *ir.Value) *ir.Node {
 func readersOf(v *ir.Value) (out []*ir.Node) {
 	for _, u := range v.Uses() {
 		switch {
-		case is(u.Node, "Identity"):
+		case is(u.Node, "Identity") && !u.Node.Out[0].IsOutput():
 			out = append(out, readersOf(u.Node.Out[0])...)
 		case is(u.Node, "Shape") || is(u.Node, "CastLike") && u.Port == 1:
 		default:
