@@ -32,3 +32,7 @@ specs+=("testdata/models/llama-tiny.onnx,$train,$split,--host-budget,100KiB")
 MEMOC_PYTHON="$venv/bin/python" go test -count=1 -run TestSplitsInONNXRuntime ./passes
 "$venv/bin/python" .ci/place_oracle.py
 MEMOC_PYTHON="$venv/bin/python" go test -count=1 -run 'TestPythonReadsIt|TestText$' ./ir ./ir/conformance
+problems=$(mktemp -d)
+trap 'rm -rf "$problems"' EXIT
+MEMOC_PROBLEMS=$problems go test -count=1 -run 'TestOracle$' ./passes/plan
+"$venv/bin/python" .ci/plan_oracle.py --from 4 --seconds 60 "$problems"/step-16-{1,2,4}.json

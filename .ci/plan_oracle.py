@@ -1,6 +1,6 @@
 """Holds the times of planned steps against lower bounds of a general solver.
 
-Usage: plan_oracle.py FILE.json... [--seconds N] [--limit GAP] [--cuts N]
+Usage: plan_oracle.py FILE.json... [--seconds N] [--limit GAP] [--cuts N] [--from K] [--table]
 
 Each file holds a step (operations in order over tensors, copy rates) and, for
 some budgets of device memory, the time of memoc's plan. For each budget HiGHS
@@ -46,8 +46,6 @@ class Program:
         n = len(self.ops)
         self.cuts = cuts if cuts is not None else list(range(n))
         self.maker = {t: i for i, o in enumerate(self.ops) for t in o["Out"]}
-        self.last = {t: i for t, i in self.maker.items()}
-        self.first_after = {}
         self.segment = [0] * n  # of op i: how many cuts are before it
         s = 0
         for i in range(n):
@@ -58,8 +56,7 @@ class Program:
         for i, o in enumerate(self.ops):
             for t in set(o["In"] or []):
                 self.reads[t].append(i)
-        self.cost, self.offset = collections.defaultdict(float), 0.0
-        self.columns = 0
+        self.columns, self.budget_rows = 0, []
         self.rows()
 
     # Columns and rows by index: quicker than expressions.
@@ -102,7 +99,7 @@ class Program:
                 self.swap[t] = self.column()
             for s in range(born, segments):
                 cut = self.cuts[s] if s < len(self.cuts) else None
-                if cut is not None and (cut > i or cut == i):
+                if cut is not None and (cut >= i):
                     v["stay"][s, t] = self.column()  # there during the cut's operation
                     v["after"][s, t] = self.column()  # and after it
                     self.row(-INF, 0, [(v["after"][s, t], 1), (v["stay"][s, t], -1)])
@@ -206,7 +203,6 @@ class Program:
             if bytes == self.tensors[a["Out"]]["Bytes"] and not self.tensors[a["In"]]["Output"]:
                 free += bytes
                 terms.append((v["after"][s, a["In"]], bytes))
-        self.budget_rows = getattr(self, "budget_rows", [])
         self.budget_rows.append((self.row(-INF, INF, terms), free - o["Workspace"]))
         host = [(t, c) for (k, t), c in v["out"].items() if k == s]
         if sum(self.tensors[t]["Bytes"] for t in self.swap) > p["HostBytes"] and host:
@@ -298,6 +294,7 @@ def main():
     a.add_argument("--seconds", type=float, default=20)
     a.add_argument("--limit", type=float, default=0.01)
     a.add_argument("--cuts", type=int, default=64)
+    a.add_argument("--from", dest="first", type=int, default=1, help="the first budget that is looked at")
     a.add_argument("--table", action="store_true")
     a = a.parse_args()
     worst, total, count, bad = 0.0, 0.0, 0, 0
@@ -305,6 +302,8 @@ def main():
         d = json.load(open(path))
         program = Program(d["problem"], choose(d["problem"], a.cuts))
         for k, c in enumerate(d["cells"]):
+            if k + 1 < a.first:
+                continue
             bound, exact = program.bound(c["Budget"], c["Time"], a.seconds)
             gap = c["Time"] / bound - 1 if bound > 0 else 0.0
             worst, total, count, bad = max(worst, gap), total + gap, count + 1, bad + (gap > a.limit)
