@@ -7,6 +7,7 @@ import (
 	"memoc/ir"
 	"memoc/ir/diag"
 	"memoc/passes/headmatch"
+	"memoc/passes/liveness"
 )
 
 var lossHeadPass = Pass{
@@ -38,7 +39,8 @@ func runLossHead(c *Context) (Result, error) {
 	if least == 0 {
 		least = headBytes
 	}
-	h := &headRewriter{c: c, b: ir.NewBuilder(ir.NewEdit(c.Graph)), least: least, position: map[*ir.Node]int{}, trained: map[string]bool{}}
+	h := &headRewriter{c: c, b: ir.NewBuilder(ir.NewEdit(c.Graph)), least: least, position: map[*ir.Node]int{}, trained: map[string]bool{},
+		step: c.Options.Train || liveness.BackwardFrom(c.Graph) < len(c.Graph.Nodes)}
 	for i, n := range c.Graph.Nodes {
 		h.position[n] = i
 	}
@@ -72,6 +74,7 @@ type headRewriter struct {
 	least    int64
 	position map[*ir.Node]int
 	trained  map[string]bool
+	step     bool // there is a backward pass, or will be
 }
 
 // rewrite replaces the head whose loss begins at n, if there is one. Large
@@ -79,7 +82,7 @@ type headRewriter struct {
 func (h *headRewriter) rewrite(n *ir.Node) (done bool, err error) {
 	defer ir.Catch(&err)
 	scores, ok := headmatch.Starts(n)
-	if !ok {
+	if !ok || !h.step {
 		return false, nil
 	}
 	bytes, err := scores.Type.Bytes()
@@ -92,7 +95,7 @@ func (h *headRewriter) rewrite(n *ir.Node) (done bool, err error) {
 	}
 	switch {
 	case why == "" && (head.Back == nil) != h.c.Options.Train:
-		return false, nil // an inference, or a step to be differentiated again
+		return false, nil // only the loss of a step, or a step to be differentiated again
 	case why != "":
 		h.c.warn(&diag.Diagnostic{ID: "losshead", Loc: n.DiagLoc(),
 			Message: fmt.Sprintf("the scores of the loss (%s) are stored as a whole: %s", FormatBytes(bytes), why)})

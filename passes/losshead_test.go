@@ -109,7 +109,18 @@ func TestLossHeadOfALongSequence(t *testing.T) {
 	}
 }
 
-// What is no such head is left alone, with the reason.
+// A graph that is not trained keeps its head, and nothing is said of it.
+func TestLossHeadOfAnInference(t *testing.T) {
+	c, warnings, err := compile(t, headModel(t, headScores+headLoss), setup{chunks: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hasOp(c.Graph, "LinearCrossEntropy") || headWarning(warnings) != "" {
+		t.Errorf("an inference's head is replaced, or %q", headWarning(warnings))
+	}
+}
+
+// A small head is left alone.
 func TestLossHeadRefuses(t *testing.T) {
 	c := stepOf(t, models.Config{Arch: "gpt", Layers: 1, Hidden: 16, Heads: 2, Vocab: 40, Seq: 10, Batch: 2, DType: ir.Float, InlineLimit: -1}, 0)
 	if hasOp(c.Graph, "LinearCrossEntropy") {
