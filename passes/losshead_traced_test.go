@@ -101,12 +101,18 @@ func tracedRun(t *testing.T, nodes string, s setup) (*passes.Context, map[string
 	return c, out, headWarning(warnings)
 }
 
+// meanHead is a traced head whose loss is the mean over all tokens, and its
+// gradient over those that count.
+var meanHead = strings.NewReplacer("w = Where (ne, n, zero)", "", "z = ReduceSum<keepdims=0> (w) loss = Div (z, d)", "loss = ReduceMean<keepdims=0> (n)",
+	"w2 = Where (ne2, r, zero) G = Mul (sc, w2)", "G = Mul (sc, r)").Replace(tracedHead)
+
 // A traced head becomes chunks with the loss and the gradients that the graph
 // had; what differs from the gradient of its loss in one node stays.
 func TestLossHeadTraced(t *testing.T) {
 	for _, h := range tracedHeads {
 		t.Run(h.name, func(t *testing.T) { tracedHolds(t, tracedHead, h.old, h.new, h.why) })
 	}
+	t.Run("the mean of all tokens", func(t *testing.T) { tracedHolds(t, meanHead, "", "", "another multiple") })
 	for _, h := range builtHeads {
 		t.Run("built/"+h.name, func(t *testing.T) { tracedHolds(t, builtHead, h.old, h.new, h.why) })
 	}

@@ -185,8 +185,8 @@ func (m *matcher) lossGradient(v *ir.Value) bool {
 		return ok && x == 1
 	}
 	d := plain(v).Def
-	if !is(d, "Div") {
-		return false
+	if !is(d, "Div") || m.count == nil {
+		return false // a mean that no count was found of is one over all tokens
 	}
 	x, ok := filled(d.In[0])
 	return ok && x == 1 && alike(d.In[1], m.count, elements(m.h.Labels))
