@@ -18,8 +18,9 @@ import (
 )
 
 // TestSplitsEmitted takes planned steps with splits through everything that is
-// written of them: the program on the host runtime; and plan.json with the
-// model, which alone are judged and executed, bit for bit as before planning.
+// written of them: the program on the host runtime, bit for bit as the one that
+// is emitted without a budget; and plan.json with the model, which alone are
+// judged and executed, bit for bit as before planning.
 func TestSplitsEmitted(t *testing.T) {
 	for _, s := range splitSubjects(t) {
 		t.Run(s.name, func(t *testing.T) {
@@ -53,7 +54,12 @@ func TestSplitsEmitted(t *testing.T) {
 			if testing.Short() {
 				t.Skip("builds programs")
 			}
-			emitted(t, c, in, want)
+			whole, got := emitted(t, mustCompile(t, s.make(t), s.setup), in), emitted(t, c, in)
+			for name, w := range whole {
+				if !bytes.Equal(got[name].Data, w.Data) {
+					t.Errorf("output %q of the emitted program differs from that without splits", name)
+				}
+			}
 		})
 	}
 }
