@@ -123,6 +123,41 @@ func TestChunksRefuse(t *testing.T) {
 	}
 }
 
+// What is summed over the tokens and read again is there once all chunks have
+// been through.
+func TestChunksReadTheirSums(t *testing.T) {
+	for inner, more := range map[string]string{
+		"s = ReduceSum <axes = [1], keepdims = 1> (a) b = Sub (a, s)":                                        "",
+		"s = ReduceSum (a, k1) d = ReduceSum (s, k2) c = Sub (a, s) b = Mul (c, d)":                          ", int64[1] k1 = {1}, int64[1] k2 = {2}",
+		"c = Tanh (a) s = ReduceSum (c, k1) d = Sub (c, s) e = ReduceSum (d, k1) f = Sin (e) b = Mul (d, f)": ", int64[1] k1 = {1}",
+	} {
+		g := mlpText(inner, more)
+		whole, _, err := compileUntil(t, text(t, g), setup{train: "loss", mlpChunks: 1}, passes.Analyze)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := eval.RandomInputs(whole.Graph, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := run(t, whole.Graph, in)
+		for _, count := range []int{2, 4} {
+			c, _, err := compileUntil(t, text(t, g), setup{train: "loss", mlpChunks: count}, passes.Analyze)
+			if err != nil {
+				t.Errorf("%s in %d: %v", inner, count, err)
+				continue
+			}
+			if c.Metrics.ChunkedLayers == 0 {
+				t.Errorf("%s: the layer stays whole", inner)
+			}
+			got := run(t, c.Graph, in)
+			for out, v := range want {
+				compareTensors(t, fmt.Sprintf("%s in %d: %s", inner, count, out), got[out], v, 1e-5)
+			}
+		}
+	}
+}
+
 // A wide tensor that the caller gets exists as a whole.
 func TestChunksLeaveOutputs(t *testing.T) {
 	for out, want := range map[string]int{"y": 1, "b": 0} {

@@ -58,13 +58,16 @@ func (b *border) rounds(r *Region) []int {
 	return depth
 }
 
-// since is the round from which on n can read v: nodes outside read a whole
-// result, which is there once its round is over.
+// since is the round from which on n can read v: a whole result, which nodes
+// outside read, and a sum over the tokens are there once their round is over.
 func (b *border) since(v *ir.Value, n *ir.Node, depth []int) int {
-	if v.Def != nil && b.in[v.Def] && !b.in[n] {
-		return depth[v.ID] + 1
+	if v.Def == nil || !b.in[v.Def] {
+		return depth[v.ID]
 	}
-	return depth[v.ID]
+	if _, perToken := b.info.Range(v.Def); perToken && b.in[n] {
+		return depth[v.ID]
+	}
+	return depth[v.ID] + 1
 }
 
 // results finds a round that gives more than one tensor along the tokens:
