@@ -280,7 +280,8 @@ static bool layouts_fit(const FakeDesc& d, const FakeLayout& a, const FakeLayout
   if (d.op[0] == CUBLAS_OP_T) std::swap(am, ak);
   if (d.op[1] == CUBLAS_OP_T) std::swap(bk, bn);
   bool ld = a.ld >= a.rows && b.ld >= b.rows && c.ld >= c.rows;
-  bool types = a.type == b.type && a.type == c.type && d.f64 == (a.type == CUDA_R_64F);
+  const bool half = a.type == CUDA_R_16F || a.type == CUDA_R_16BF; // its products may be summed up in float
+  bool types = a.type == b.type && (a.type == c.type || (half && c.type == CUDA_R_32F)) && d.f64 == (a.type == CUDA_R_64F);
   bool bias = d.epilogue == CUBLASLT_EPILOGUE_DEFAULT || !d.f64;
   return am == c.rows && bn == c.cols && ak == bk && ak > 0 && ld && types && bias && a.batch == b.batch && a.batch == c.batch;
 }
@@ -294,7 +295,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   return CUBLAS_STATUS_SUCCESS;
 }
 
-template <class T> static void multiply(FakeDesc d, double alpha, const T* A, FakeLayout a, const T* B, FakeLayout b, double beta, T* D, FakeLayout o) {
+template <class T, class L>
+static void multiply(FakeDesc d, double alpha, const T* A, FakeLayout a, const T* B, FakeLayout b, double beta, L* D, FakeLayout o) {
   using memoc::Acc;
   using memoc::to;
   const int64_t k = d.op[0] == CUBLAS_OP_T ? a.rows : a.cols;
@@ -305,11 +307,11 @@ template <class T> static void multiply(FakeDesc d, double alpha, const T* A, Fa
         for (int64_t p = 0; p < k; p++)
           sum += to<Acc<T>>(A[q * a.stride + (d.op[0] == CUBLAS_OP_T ? p + i * a.ld : i + p * a.ld)]) *
                  to<Acc<T>>(B[q * b.stride + (d.op[1] == CUBLAS_OP_T ? j + p * b.ld : p + j * b.ld)]);
-        T& out = D[q * o.stride + i + j * o.ld];
+        L& out = D[q * o.stride + i + j * o.ld];
         Acc<T> v = Acc<T>(alpha) * sum;
         if (beta != 0) v += Acc<T>(beta) * to<Acc<T>>(out);
-        if (d.epilogue == CUBLASLT_EPILOGUE_BIAS) v += to<Acc<T>>(static_cast<const T*>(d.bias)[i]);
-        out = to<T>(v);
+        if (d.epilogue == CUBLASLT_EPILOGUE_BIAS) v += to<Acc<T>>(static_cast<const L*>(d.bias)[i]);
+        out = to<L>(v);
       }
 }
 static bool aligned(const void* p, uint32_t n) { return reinterpret_cast<uintptr_t>(p) % n == 0; }
@@ -326,7 +328,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const vo
   fake_enqueue(s, [=] {
     auto go = [&](auto x) {
       using T = decltype(x);
-      multiply<T>(desc, al, static_cast<const T*>(A), la, static_cast<const T*>(B), lb, be, static_cast<T*>(D), lo);
+      const T *left = static_cast<const T*>(A), *right = static_cast<const T*>(B);
+      if (lo.type == CUDA_R_32F) return multiply(desc, al, left, la, right, lb, be, static_cast<float*>(D), lo);
+      multiply(desc, al, left, la, right, lb, be, static_cast<T*>(D), lo);
     };
     switch (la.type) {
       case CUDA_R_32F: return go(0.0f);
