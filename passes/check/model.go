@@ -206,6 +206,9 @@ func (j *judge) sameValues(s *planfile.Step, n *ir.Node) error {
 	if s.Op != n.FullOp() {
 		return fault("steps", "step of node %q runs %s, the model has %s", n.Name, s.Op, n.FullOp())
 	}
+	if s.Node != "" && n.Name != "" && s.Node != n.Name { // files may leave nodes unnamed
+		return fault("steps", "the step that makes %q is named after node %q, the model makes it by %q", firstOutput(n), s.Node, n.Name)
+	}
 	var parts []string
 	if v := j.value[firstOutput(n)]; v != nil {
 		parts = v.Parts

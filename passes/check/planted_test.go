@@ -360,6 +360,9 @@ var faults = []planted{
 	{"another operator than the model's", "steps", func(p *planfile.Plan, k int) bool {
 		return nth(len(p.Steps), k, func(int) bool { return true }, func(i int) { p.Steps[i].Op = "Abs" })
 	}},
+	{"a step named after another node", "steps", func(p *planfile.Plan, k int) bool {
+		return nth(len(p.Steps)-1, k, func(i int) bool { return p.Steps[i].Node != p.Steps[i+1].Node }, func(i int) { p.Steps[i].Node = p.Steps[i+1].Node })
+	}},
 	{"a step taken twice", "steps", func(p *planfile.Plan, k int) bool {
 		return nth(len(p.Steps), k, func(i int) bool {
 			s := &p.Steps[i]
