@@ -11,6 +11,7 @@ import (
 	"memoc/ir"
 	"memoc/ir/eval"
 	"memoc/passes"
+	"memoc/passes/plan"
 )
 
 // tightest compiles a model under the smallest budget that has a plan.
@@ -247,6 +248,36 @@ func TestB17ZeroSize(t *testing.T) {
 		c := mustCompile(t, m, setup{})
 		if c.Metrics.Peak != c.Metrics.Persistent {
 			t.Errorf("%s: peak %d, of which persistent %d", src, c.Metrics.Peak, c.Metrics.Persistent)
+		}
+	}
+}
+
+// Without a budget what follows from weights alone is made once where there is
+// room for it within the unplanned peak, and again where there is none.
+func TestNoBudgetTakesTheFasterPlan(t *testing.T) {
+	for _, c := range []struct {
+		rows   int
+		wide   string // made between the two uses of the transposed weight
+		clones int
+	}{{4096, "", 0}, {4, "p = Expand (b, shape) q = Neg (p) r = ReduceSum <keepdims = 0> (q) s = Add (b, r) ", 1}} {
+		last := "b"
+		if c.wide != "" {
+			last = "s"
+		}
+		m := text(t, fmt.Sprintf(`g (float[4,512] x, float[%d,512] z) => (float[%d,512] y, float[4,512] k)
+			<float[512,512] W = ["elided": ""], int64[3] shape = {1024,4,512}> {
+			v = Transpose <perm = [1,0]> (W) a = MatMul (x, v) a1 = Neg (a) a2 = Exp (a1) b = Neg (a2) %s
+			k = Exp (%s) y = MatMul (z, v) }`, c.rows, c.rows, c.wide, last))
+		p := mustCompile(t, m, setup{})
+		clones := 0
+		for _, s := range p.Schedule.Entries {
+			if s.Kind == plan.Clone {
+				clones++
+			}
+		}
+		if clones != c.clones || p.Metrics.Peak > p.Metrics.PeakUnplanned || c.clones == 0 && p.Metrics.Time >= p.Metrics.UnplannedTime {
+			t.Errorf("%d rows: %d operations run again, want %d; %d bytes of %d, %d ns of %d", c.rows, clones, c.clones,
+				p.Metrics.Peak, p.Metrics.PeakUnplanned, p.Metrics.Time, p.Metrics.UnplannedTime)
 		}
 	}
 }

@@ -24,8 +24,9 @@ var planPass = Pass{
 	Run: runPlan,
 }
 
-// runPlan without a budget keeps everything; only what follows from weights
-// alone is made again, as in the unplanned peak that shares are taken of.
+// runPlan without a budget keeps everything, and what follows from weights alone
+// is made again, as in the unplanned peak that shares are taken of; unless a rung
+// is faster within that peak.
 func runPlan(c *Context) (Result, error) {
 	if c.Options.Choose != nil {
 		return runChosen(c)
@@ -39,13 +40,7 @@ func runPlan(c *Context) (Result, error) {
 	budget := c.Options.Budget.Limit(c.Metrics.Persistent+c.Metrics.OutputBytes, c.Metrics.PeakUnplanned)
 	c.Metrics.Budget = budget
 	if budget == 0 {
-		c.placement, err = placed(c, c.Problem.Initial(), 0)
-		if err != nil {
-			return Result{}, err
-		}
-		c.Schedule = c.placement.schedule
-		stats, err := c.compareTwoLevel()
-		return Result{Stats: append(stats, stat("rungs", len(ladder.Rungs)))}, err
+		return c.unbounded()
 	}
 	time, tried, err := c.fastest(budget)
 	if err != nil {
@@ -66,6 +61,27 @@ func runPlan(c *Context) (Result, error) {
 		stats = append(stats, stat("chunks", c.Metrics.Chunks))
 	}
 	return Result{Changed: chunked, Stats: stats}, err
+}
+
+// unbounded is the plan without a budget.
+func (c *Context) unbounded() (Result, error) {
+	initial, err := placed(c, c.Problem.Initial(), 0)
+	if err != nil {
+		return Result{}, err
+	}
+	slow, err := orderedTime(c, &initial)
+	if err != nil {
+		return Result{}, err
+	}
+	time, tried, err := c.fastest(max(c.Metrics.PeakUnplanned, initial.height))
+	if err != nil {
+		return Result{}, err
+	}
+	if time < 0 || time >= slow {
+		c.placement, c.Schedule = initial, initial.schedule
+	}
+	stats, err := c.compareTwoLevel()
+	return Result{Stats: append(stats, stat("rungs", len(c.Ladder.Rungs)), stat("placed", tried))}, err
 }
 
 // runChosen carries out the choices of Options.Choose.
