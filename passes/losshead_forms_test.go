@@ -189,6 +189,34 @@ func TestLossHeadForms(t *testing.T) {
 	}
 }
 
+// A number that is trained by request is part of no head: its gradient comes
+// from the graph.
+func TestLossHeadTrainedNumbers(t *testing.T) {
+	for name, nodes := range map[string]string{
+		"fzero": headLookUp + `n = Neg (e) w = Where (keep, n, fzero) loss = ReduceSum<keepdims=0> (w)`,
+		"half":  `s = MatMul (x, W) a = Mul (s, half) t = Reshape (a, rows) l = Reshape (lab, all) ` + headLoss,
+		"two":   `s = MatMul (x, W) a = Div (s, two) h = Tanh (a) c = Mul (h, two) t = Reshape (c, rows) l = Reshape (lab, all) ` + headLoss,
+	} {
+		for _, trained := range []bool{true, false} {
+			wrt := []string{"W"}
+			if trained {
+				wrt = append(wrt, name)
+			}
+			_, want, _ := headRun(t, nodes, setup{whole: true, wrt: wrt})
+			c, got, warning := headRun(t, nodes, setup{chunks: true, wrt: wrt})
+			if hasOp(c.Graph, "LinearCrossEntropy") == trained || (warning == "") == trained {
+				t.Errorf("%s, trained %v: the head is %q (%s)", name, trained, headAttrs(c.Graph), warning)
+			}
+			if len(want) != 1+len(wrt) {
+				t.Errorf("%s: outputs %v", name, want)
+			}
+			for out, w := range want {
+				compareTensors(t, name+" "+out, got[out], w, 1e-5)
+			}
+		}
+	}
+}
+
 // The heads of exported models are recognised, as docs/losshead.md says.
 func TestLossHeadModels(t *testing.T) {
 	for _, c := range []struct {

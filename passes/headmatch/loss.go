@@ -122,7 +122,7 @@ func (m *matcher) masked(n *ir.Node, v *ir.Value, tokens int64) string {
 	masks := false
 	if n.Op == "Where" {
 		masks = n.In[2] == v
-		if x, ok := filled(other(n, v, 1)); !ok || x != 0 || n.In[0] == v {
+		if x, ok := m.stays(other(n, v, 1)); !ok || x != 0 || n.In[0] == v {
 			return "the losses of tokens are chosen from two"
 		}
 		mask = n.In[0]

@@ -117,6 +117,16 @@ func filled(v *ir.Value) (x float64, ok bool) {
 	return x, x == math.Trunc(x)
 }
 
+// stays is filled of a value that is not trained by request.
+func (m *matcher) stays(v *ir.Value) (x float64, ok bool) {
+	base := uncast(v)
+	for is(base.Def, "Expand") {
+		base = uncast(base.Def.In[0])
+	}
+	x, ok = filled(v)
+	return x, ok && !m.trained[base.Name]
+}
+
 func numbers(t *ir.Tensor) []float64 {
 	if t.DType.IsFloat() {
 		return t.Floats()
@@ -132,9 +142,8 @@ func numbers(t *ir.Tensor) []float64 {
 // stays one.
 func (m *matcher) factorOf(n *ir.Node) (c float64, x *ir.Value) {
 	constant := func(v *ir.Value) (float64, bool) {
-		base := uncast(v)
-		c, ok := filled(v)
-		return c, ok && elements(v) == 1 && c != 0 && !m.trained[base.Name]
+		c, ok := m.stays(v)
+		return c, ok && elements(v) == 1 && c != 0
 	}
 	if c, ok := constant(n.In[1]); ok {
 		if n.Op == "Div" {
