@@ -21,7 +21,7 @@ func (c *Context) Try(policy plan.Policy, budget Budget) (*Trial, error) {
 	// Where everything fits kept no policy does better: each has that plan, and
 	// nothing is faster than every operation once.
 	if policy != plan.KeepAll {
-		if t, err := c.try(plan.KeepAll, budget); err == nil && t.Time == c.floor() {
+		if t, err := c.try(plan.KeepAll, budget); err == nil && t.Time == c.Problem.OnceTime() {
 			return t, nil
 		}
 	}

@@ -36,11 +36,12 @@ func (c *Context) mayChunk() bool {
 // of them: more budget is never slower. Where all operations of a number of
 // chunks, each once, take as long as the plan in hand, it cannot win, nor can
 // more chunks: they do the same work in more operations, which read the weights
-// more often.
+// more often. Nor can it where those and what must be made again within the
+// budget take as long.
 func (c *Context) chooseChunks(budget int64, best ir.Nanos) (changed bool, err error) {
 	c.ladders = []ladderOf{{0, c.Metrics.Persistent, c.Ladder}}
 	every := c.Options.WhatIf
-	if !every && best >= 0 && best <= c.floor() {
+	if !every && best >= 0 && best <= c.Problem.OnceTime() {
 		return false, nil
 	}
 	least := c.Options.ChunkBytes
@@ -58,8 +59,13 @@ func (c *Context) chooseChunks(budget int64, best ir.Nanos) (changed bool, err e
 		if err != nil || v == nil {
 			return false, err
 		}
-		if !every && best >= 0 && best <= v.floor() {
-			break // more chunks take no less
+		if !every && best >= 0 {
+			if best <= v.Problem.OnceTime() {
+				break // more chunks take no less
+			}
+			if best <= v.Problem.LeastTime(budget-v.Metrics.Persistent, c.hostBudget()) {
+				continue
+			}
 		}
 		if v.Ladder, err = v.Problem.Search(plan.Options{Policy: plan.Auto, Work: chunkWork, Rungs: 48}); err != nil {
 			return false, err
@@ -79,15 +85,6 @@ func (c *Context) chooseChunks(budget int64, best ir.Nanos) (changed bool, err e
 	}
 	c.become(chosen)
 	return true, nil
-}
-
-// floor is the time of all operations, each once.
-func (c *Context) floor() ir.Nanos {
-	sum := ir.Nanos(0)
-	for i := range c.Problem.Ops {
-		sum += c.Problem.Ops[i].Time
-	}
-	return sum
 }
 
 // variant is c on a copy of the graph with its feed-forward layers in count

@@ -75,6 +75,7 @@ type finder struct {
 	backward int // position of the first node of the backward pass
 	at       map[*ir.Node]int
 	taken    map[*ir.Node]bool
+	since    []since // room of rounds, by value
 }
 
 // width is the elements of v for each token, 0 where it has no token axis.

@@ -15,12 +15,12 @@ const absorbed = 16
 // projections are added up).
 func (b *border) narrow(r *Region) string {
 	for tries := 0; ; tries++ {
-		depth := b.rounds(r)
+		since := b.rounds(r)
 		many, results := b.results(r)
 		if many == nil {
 			return ""
 		}
-		n := b.joining(r, depth, results)
+		n := b.joining(r, since, results)
 		if n == nil || tries == absorbed {
 			return fmt.Sprintf("it gives %d results for each token, %q and %q among them", len(results), results[0].Name, many.Name)
 		}
@@ -28,22 +28,39 @@ func (b *border) narrow(r *Region) string {
 	}
 }
 
-// rounds numbers the rounds and returns by value the round from which on it is
-// there.
-func (b *border) rounds(r *Region) []int {
-	depth := make([]int, b.g.NumValues())
+// since is the rounds from which on a value can be read by nodes of the region
+// and by those outside.
+type since struct{ inside, outside int }
+
+// by is the round from which on a node inside or outside can read it.
+func (s since) by(inside bool) int {
+	if inside {
+		return s.inside
+	}
+	return s.outside
+}
+
+// rounds numbers the rounds and returns when each value is there. It looks at
+// the nodes from the first of the region to the last that reads what it makes:
+// before, nothing depends on it, and nobody asks for what is behind.
+func (b *border) rounds(r *Region) []since {
+	if b.since == nil {
+		b.since = make([]since, b.g.NumValues())
+	}
+	clear(b.since)
 	r.rounds = 0
-	for i, n := range b.g.Nodes {
-		d := 0
+	first, last := b.reach()
+	for i, n := range b.g.Nodes[first : last+1] {
+		d, inside := 0, b.in[n]
 		for _, vs := range [][]*ir.Value{n.In, n.Captures} {
 			for _, v := range vs {
 				if v != nil {
-					d = max(d, b.since(v, n, depth))
+					d = max(d, b.since[v.ID].by(inside))
 				}
 			}
 		}
-		if b.in[n] {
-			if i >= b.backward {
+		if inside {
+			if first+i >= b.backward {
 				d = max(d, 1) // also what of the backward pass could run before
 			}
 			r.round[n] = d
@@ -51,23 +68,41 @@ func (b *border) rounds(r *Region) []int {
 		}
 		for _, v := range n.Out {
 			if v != nil {
-				depth[v.ID] = d
+				b.since[v.ID] = b.made(n, d)
 			}
 		}
 	}
-	return depth
+	return b.since
 }
 
-// since is the round from which on n can read v: a whole result, which nodes
-// outside read, and a sum over the tokens are there once their round is over.
-func (b *border) since(v *ir.Value, n *ir.Node, depth []int) int {
-	if v.Def == nil || !b.in[v.Def] {
-		return depth[v.ID]
+// made is from when on what n makes in round d is there: a whole result, which
+// nodes outside read, and a sum over the tokens are once their round is over.
+func (b *border) made(n *ir.Node, d int) since {
+	if !b.in[n] {
+		return since{d, d}
 	}
-	if _, perToken := b.info.Range(v.Def); perToken && b.in[n] {
-		return depth[v.ID]
+	if _, perToken := b.info.Range(n); perToken {
+		return since{d, d + 1}
 	}
-	return depth[v.ID] + 1
+	return since{d + 1, d + 1}
+}
+
+// reach is the positions of the first node of the region, and of the last that
+// belongs to it or reads what it makes.
+func (b *border) reach() (first, last int) {
+	first = len(b.g.Nodes) - 1
+	for _, n := range b.nodes {
+		first, last = min(first, b.at[n]), max(last, b.at[n])
+		for _, v := range n.Out {
+			if v == nil {
+				continue
+			}
+			for _, u := range v.Uses() {
+				last = max(last, b.at[u.Node])
+			}
+		}
+	}
+	return first, last
 }
 
 // results finds a round that gives more than one tensor along the tokens:
@@ -111,7 +146,7 @@ func (b *border) leaves(v *ir.Value) bool {
 
 // joining finds a node outside that makes something narrow, token by token,
 // of nothing but results of one round.
-func (b *border) joining(r *Region, depth []int, results []*ir.Value) *ir.Node {
+func (b *border) joining(r *Region, since []since, results []*ir.Value) *ir.Node {
 	for _, v := range results {
 		for _, u := range v.Uses() {
 			n := u.Node
@@ -126,7 +161,7 @@ func (b *border) joining(r *Region, depth []int, results []*ir.Value) *ir.Node {
 				case in[p]:
 					fits = fits && w.Def != nil && b.in[w.Def] && r.round[w.Def] == r.round[v.Def]
 				default:
-					fits = fits && b.since(w, n, depth) <= r.round[v.Def]
+					fits = fits && since[w.ID].by(false) <= r.round[v.Def]
 				}
 			}
 			if fits {

@@ -135,13 +135,36 @@ func setAll(c []Choice, ts []int, k Choice) {
 // same in other layers: of its size, and made in as much time for as many uses.
 func (w *path) alike(c []Choice, t int) []int {
 	var out []int
-	for u := range w.p.Tensors {
-		if c[u] == c[t] && w.p.Tensors[u].Bytes == w.p.Tensors[t].Bytes && len(w.f.uses[u]) == len(w.f.uses[t]) &&
-			w.p.Ops[w.f.producer[u]].Time == w.p.Ops[w.f.producer[t]].Time && w.f.skeletal(u) == w.f.skeletal(t) && !w.p.Tensors[u].Output {
+	for _, u := range w.likes()[w.likeness(t)] {
+		if c[u] == c[t] {
 			out = append(out, u)
 		}
 	}
 	return out
+}
+
+// likeness is what tensors have in common that are alike whatever is chosen.
+type likeness struct {
+	bytes, time int64
+	uses        int
+	skeletal    bool
+}
+
+func (w *path) likeness(t int) likeness {
+	return likeness{w.p.Tensors[t].Bytes, w.p.Ops[w.f.producer[t]].Time, len(w.f.uses[t]), w.f.skeletal(t)}
+}
+
+// likes lists the tensors of each likeness, outputs left out.
+func (w *path) likes() map[likeness][]int {
+	if w.like == nil {
+		w.like = map[likeness][]int{}
+		for t := range w.p.Tensors {
+			if k := w.likeness(t); !w.p.Tensors[t].Output {
+				w.like[k] = append(w.like[k], t)
+			}
+		}
+	}
+	return w.like
 }
 
 // alternatives lists the choices that this path has for t.

@@ -35,6 +35,7 @@ type path struct {
 	saved []int64
 	over  int64 // bytes by which the last change was too much
 	live  levels
+	like  map[likeness][]int // room of likes
 }
 
 // start walks once for each level of host memory, at the same time, and once
@@ -129,7 +130,7 @@ func (w *path) levels() []int64 {
 		for m := int64(8); m < 16; m += step {
 			switch h := m << e; {
 			case h >= total || h > w.p.HostBytes:
-				if most := min(total, w.p.HostBytes); most == total || !small {
+				if most := min(total, w.p.HostBytes); (most == total || !small) && !slices.Contains(out, most) {
 					out = append(out, most)
 				}
 				return out
