@@ -81,6 +81,7 @@ func TestMatrix(t *testing.T) {
 			if s.long && !long() {
 				t.Skip("set MEMOC_LONG=1")
 			}
+			t.Parallel()
 			base, _, err := compileUntil(t, load(t, s.path), setup{train: s.train, dims: s.dims}, passes.Analyze)
 			if err != nil {
 				t.Fatal(err)

@@ -120,6 +120,7 @@ func TestSplits(t *testing.T) {
 			if !s.often && !long() {
 				t.Skip("set MEMOC_LONG=1")
 			}
+			t.Parallel()
 			base, _, err := compileUntil(t, s.make(t), s.setup, passes.Analyze)
 			if err != nil {
 				t.Fatal(err)
