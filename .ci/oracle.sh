@@ -34,5 +34,5 @@ MEMOC_PYTHON="$venv/bin/python" go test -count=1 -run TestSplitsInONNXRuntime ./
 MEMOC_PYTHON="$venv/bin/python" go test -count=1 -run 'TestPythonReadsIt|TestText$' ./ir ./ir/conformance
 problems=$(mktemp -d)
 trap 'rm -rf "$problems"' EXIT
-MEMOC_PROBLEMS=$problems go test -count=1 -run 'TestOracle$' ./passes/plan
+MEMOC_PROBLEMS=$problems go test -count=1 -run 'TestOracle$|TestAgainstEveryChoiceAndLimit|TestFasterCopies' ./passes/plan
 "$venv/bin/python" .ci/plan_oracle.py --from 4 --seconds 60 "$problems"/step-16-{1,2,4}.json

@@ -217,39 +217,75 @@ func (w *path) climb(host int64) {
 	if int64(len(tensors)*len(w.p.Ops)) > climbWork/16 {
 		return
 	}
-	w.climbWith(tensors, host, climbWork, func(int) []Choice { return []Choice{Keep} })
-	w.climbWith(tensors, host, climbWork/4, w.alternatives)
+	var keep, any [][]change
+	for _, t := range tensors {
+		keep = append(keep, []change{{t, 1, Keep}})
+		for _, k := range w.alternatives(t) {
+			any = append(any, []change{{t, 1, k}})
+		}
+	}
+	w.climbWith(keep, host, climbWork)
+	w.climbWith(any, host, climbWork/4)
+	if len(w.p.Ops) <= tinyOps {
+		w.climbWith(pairs(any), host, 2*climbWork)
+	}
 }
 
-// climbWith climbs with the given choices for every tensor.
-func (w *path) climbWith(tensors []int, host, work int64, choices func(t int) []Choice) {
+// pairs lists every two of the changes that are of different tensors.
+func pairs(one [][]change) [][]change {
+	var out [][]change
+	for i, a := range one {
+		for _, b := range one[:i] {
+			if a[0].tensor != b[0].tensor {
+				out = append(out, []change{a[0], b[0]})
+			}
+		}
+	}
+	return out
+}
+
+// exchange reports whether of two changes one takes a tensor from the host and
+// the other brings one there.
+func exchange(c []Choice, m []change) bool {
+	goes := func(a, b change) bool {
+		return c[a.tensor].Kind() == Swap && a.choice.Kind() != Swap && c[b.tensor].Kind() != Swap && b.choice.Kind() == Swap
+	}
+	return goes(m[0], m[1]) || goes(m[1], m[0])
+}
+
+// climbWith climbs with the given moves, each of one change or two. Where the
+// host does not hold all that can be copied, of two changes one must make room
+// there for the other.
+func (w *path) climbWith(moves [][]change, host, work int64) {
 	limit := w.work + work
-	tried := map[string]bool{}
+	tried, full := map[string]bool{}, host < w.copyable()
 	for w.work < limit {
 		r := w.next(tried, host)
 		if r == nil {
 			return
 		}
-		c := slices.Clone(r.Choice)
-		for _, t := range tensors {
-			had := c[t]
-			for _, k := range choices(t) {
-				if k == had {
-					continue
-				}
-				c[t] = k
-				for _, within := range []int64{0, r.Peak} {
-					if w.work >= limit {
-						break
-					}
-					s, err := w.build(c, within)
-					if err == nil && s.HostPeak <= host && !w.beaten(s, host) {
-						w.add(c, s, within)
-					}
-					w.room.free(s)
-				}
+		from, peak := slices.Clone(r.Choice), r.Peak
+		c := slices.Clone(from)
+		for _, m := range moves {
+			same := false
+			for _, x := range m {
+				same = same || from[x.tensor] == x.choice
+				c[x.tensor] = x.choice
 			}
-			c[t] = had
+			same = same || len(m) == 2 && full && !exchange(from, m)
+			for _, within := range []int64{0, peak} {
+				if same || w.work >= limit {
+					break
+				}
+				s, err := w.build(c, within)
+				if err == nil && s.HostPeak <= host && !w.beaten(s, host) {
+					w.add(c, s, within)
+				}
+				w.room.free(s)
+			}
+			for _, x := range m {
+				c[x.tensor] = from[x.tensor]
+			}
 		}
 	}
 }

@@ -83,7 +83,7 @@ func (w *path) finish() {
 			w.lower(host, lowerWork/part)
 		}
 		w.fill(host, fillWork/part)
-		if w.octave(host) {
+		if w.octave(host) || len(w.p.Ops) <= tinyOps {
 			w.climb(host)
 		}
 	}
@@ -142,8 +142,11 @@ func (w *path) levels() []int64 {
 }
 
 // smallOps is the size of problems that are small enough for more work on each
-// operation.
-const smallOps = 128
+// operation, and tinyOps of those that are climbed at every level.
+const (
+	smallOps = 128
+	tinyOps  = 16
+)
 
 // trivial adds the plans in which nothing leaves.
 func (w *path) trivial() error {
