@@ -264,7 +264,7 @@ func leastOf(c *Context, budget int64) (*Infeasible, error) {
 			least, at = p.height, p.schedule
 		}
 	}
-	return &Infeasible{Budget: budget, Smallest: least, Chunks: c.Metrics.Chunks, Host: c.hostBudget(), Persistent: c.Metrics.Persistent, Alive: alive(c, at)}, nil
+	return &Infeasible{Budget: budget, Smallest: least, Chunks: c.Metrics.Chunks, Host: c.hostBudget(), Policy: c.Options.Policy, Persistent: c.Metrics.Persistent, Alive: alive(c, at)}, nil
 }
 
 func compare(a, b int64) int {
@@ -283,6 +283,7 @@ type Infeasible struct {
 	Smallest   int64 // bytes of the smallest budget that has a plan
 	Chunks     int   // in which that plan runs feed-forward layers; 0: whole
 	Host       int64 // bytes of host memory that plans could use
+	Policy     plan.Policy
 	Persistent int64
 	Alive      []AliveTensor // at the peak of that plan, largest first
 }
@@ -298,8 +299,8 @@ type AliveTensor struct {
 // Error says what was asked, what works, and what is in the way.
 func (e *Infeasible) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "no plan fits a budget of %s; the smallest that works with %s of host memory is %s (--budget %d)%s, of which %s are weights, inputs and constants; alive at its peak:",
-		FormatBytes(e.Budget), FormatBytes(e.Host), FormatBytes(e.Smallest), e.Smallest, inChunks(e.Chunks), FormatBytes(e.Persistent))
+	fmt.Fprintf(&b, "no plan%s fits a budget of %s; the smallest that works with %s of host memory is %s (--budget %d)%s, of which %s are weights, inputs and constants; alive at its peak:",
+		ofPolicy(e.Policy), FormatBytes(e.Budget), FormatBytes(e.Host), FormatBytes(e.Smallest), e.Smallest, inChunks(e.Chunks), FormatBytes(e.Persistent))
 	for i, t := range e.Alive {
 		if i == 8 {
 			fmt.Fprintf(&b, "\n  and %d more", len(e.Alive)-i)
@@ -308,6 +309,14 @@ func (e *Infeasible) Error() string {
 		fmt.Fprintf(&b, "\n  %-12s %s %s (%s)", FormatBytes(t.Bytes), t.Name, t.Type, t.Class)
 	}
 	return b.String()
+}
+
+// ofPolicy names the policy that left means out: another may fit.
+func ofPolicy(p plan.Policy) string {
+	if p == plan.Auto {
+		return ""
+	}
+	return fmt.Sprintf(" of the policy %s", p)
 }
 
 func inChunks(n int) string {
