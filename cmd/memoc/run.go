@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -32,6 +33,7 @@ func init() { runCommand.run = runRun }
 // runFlags are the flags of run beyond those of planning.
 type runFlags struct {
 	*compileFlags
+	set                   *flags
 	inputs, save, backend string
 	compare               bool
 	seed, step            uint64
@@ -39,7 +41,7 @@ type runFlags struct {
 
 func runRun(c *call) error {
 	f := newFlags(c.cmd)
-	rf := &runFlags{compileFlags: f.compile()}
+	rf := &runFlags{compileFlags: f.compile(), set: f}
 	f.StringVar(&rf.inputs, "inputs", "", "read inputs from `FILE.npz`, by name; a leading in/ is dropped (default: seeded random)")
 	f.StringVar(&rf.save, "save", "", "write the outputs to `FILE.npz`, by name")
 	f.StringVar(&rf.backend, "backend", "interp", "what executes: `NAME`, interp (the reference interpreter) or host (the emitted program, built with g++)")
@@ -93,6 +95,9 @@ func prepare(c *call, rf *runFlags, path string) (*subject, error) {
 		return nil, unreadable(path, err)
 	}
 	if info.IsDir() {
+		if err := rf.nothingToPlan(c.cmd, path); err != nil {
+			return nil, err
+		}
 		plan, m, err := loadCompiled(path)
 		if err != nil {
 			return nil, err
@@ -116,6 +121,20 @@ func prepare(c *call, rf *runFlags, path string) (*subject, error) {
 		s.program = ctx.Program
 	}
 	return s, nil
+}
+
+// nothingToPlan refuses flags of planning for a folder that holds a plan: they
+// would do nothing.
+func (rf *runFlags) nothingToPlan(cmd *command, dir string) error {
+	planning := newFlags(cmd)
+	planning.compile()
+	var err error
+	planning.VisitAll(func(fl *flag.Flag) {
+		if err == nil && rf.set.given(fl.Name) {
+			err = &usageError{fmt.Sprintf("%s is for a model: %s is compiled, and runs as it was planned", dashed(fl.Name), dir)}
+		}
+	})
+	return err
 }
 
 // stepGraph is the model's graph as it is executed without a plan: functions
