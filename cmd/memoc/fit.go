@@ -60,20 +60,9 @@ func (f *flags) fit() *fitFlags {
 		ff.at, err = parseCounts(s)
 		return err
 	})
-	count := func(name, text string, to *int64) {
-		f.Func(name, text, func(s string) error {
-			l, err := parseCounts(s)
-			if err == nil && len(l) == 1 {
-				*to = l[0]
-			} else if err == nil {
-				err = fmt.Errorf("%q is more than one number", s)
-			}
-			return err
-		})
-	}
-	count("from", "the smallest size looked at: `N` (default 1024 tokens, or 1 sequence)", &ff.from)
-	count("max", "the largest size looked at: `N` (default 8M tokens, or 64K sequences)", &ff.max)
-	count("step", "find the largest size to within `N` (default a 64th of it, but at least --from)", &ff.step)
+	f.count("from", "the smallest size looked at: `N` (default 1024 tokens, or 1 sequence)", &ff.from)
+	f.count("max", "the largest size looked at: `N` (default 8M tokens, or 64K sequences)", &ff.max)
+	f.count("step", "find the largest size to within `N` (default a 64th of it, but at least --from)", &ff.step)
 	f.StringVar(&ff.csv, "csv", "", "write every size looked at into `FILE.csv`")
 	f.StringVar(&ff.svg, "svg", "", "draw utilization over size into `FILE.svg`")
 	f.BoolVar(&ff.json, "json", false, "print one JSON object")
@@ -321,6 +310,25 @@ func (ff *fitFlags) symbol(g *ir.Graph) (string, error) {
 		}
 	}
 	return name, nil
+}
+
+// count is a flag of one number as parseCounts reads it.
+func (f *flags) count(name, text string, to *int64) {
+	f.Func(name, text, func(s string) (err error) {
+		*to, err = parseCount(s)
+		return err
+	})
+}
+
+func parseCount(s string) (int64, error) {
+	l, err := parseCounts(s)
+	if err == nil && len(l) != 1 {
+		err = fmt.Errorf("%q is more than one number", s)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return l[0], nil
 }
 
 // parseCounts reads "8K,131072,1M": K is 1024 and M is 1024 K.

@@ -166,7 +166,7 @@ func (f *flags) compile() *compileFlags {
 		}
 		return nil
 	})
-	f.Func("tile", "tensors may be cut every `N` tokens (default 128, and 8 positions in a shorter sequence)", func(s string) (err error) {
+	f.Func("tile", "tensors may be cut every `N` tokens (default 128, and an eighth of a sequence of less than 1024)", func(s string) (err error) {
 		if cf.tile, err = strconv.ParseInt(s, 10, 64); err != nil || cf.tile <= 0 {
 			return fmt.Errorf("%q: write a positive number of tokens", s)
 		}
@@ -201,8 +201,8 @@ func parseDim(dims map[string]ir.Dim, s string) error {
 	if strings.HasSuffix(name, "<") {
 		return fmt.Errorf("%q: a bound is not enough, plans are for one size; write name=N", s)
 	}
-	n, err := strconv.ParseInt(val, 10, 64)
-	if !ok || err != nil || name == "" || n <= 0 {
+	n, err := parseCount(val)
+	if !ok || err != nil || name == "" {
 		return fmt.Errorf("%q: write name=N with a positive N", s)
 	}
 	dims[name] = ir.N(n)

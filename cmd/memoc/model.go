@@ -61,7 +61,7 @@ type modelFlags struct {
 var modelFlagNames = []string{"preset", "layers", "hidden", "heads", "kv-heads", "ffn", "vocab", "seq", "batch", "dtype"}
 
 func (f *flags) model() *modelFlags {
-	mf := &modelFlags{}
+	mf := &modelFlags{seq: 128}
 	f.StringVar(&mf.preset, "preset", "", "a `SIZE` of the MEMO paper: 7b, 13b, 30b or 65b")
 	f.IntVar(&mf.layers, "layers", 0, "transformer layers: `N` (default 4)")
 	f.Int64Var(&mf.hidden, "hidden", 0, "hidden size: `N` (default 64)")
@@ -69,7 +69,7 @@ func (f *flags) model() *modelFlags {
 	f.Int64Var(&mf.kvHeads, "kv-heads", 0, "heads of key and value, llama: `N` (default: heads)")
 	f.Int64Var(&mf.ffn, "ffn", 0, "feed-forward width: `N` (default: 4 x hidden for gpt, 8/3 x hidden for llama)")
 	f.Int64Var(&mf.vocab, "vocab", 0, "vocabulary: `N` (default 256)")
-	f.Int64Var(&mf.seq, "seq", 128, "tokens of a sequence: `N`")
+	f.count("seq", "tokens of a sequence: `N`, 8192 or 8K (default 128)", &mf.seq)
 	f.Int64Var(&mf.batch, "batch", 1, "sequences: `N`")
 	f.StringVar(&mf.dtype, "dtype", "", "`TYPE` of the weights: float, bfloat16, float16, double (default: float; bfloat16 for presets)")
 	return mf
