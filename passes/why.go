@@ -2,6 +2,7 @@ package passes
 
 import (
 	"fmt"
+	"time"
 
 	"memoc/ir"
 	"memoc/passes/plan"
@@ -227,12 +228,5 @@ func (j *judge) decideSplit(d *ir.Decision) {
 	d.Reason = fmt.Sprintf("the first %d of %d tokens go to the host; %s is made again", head, p.Tokens, rest)
 }
 
-func nanos(n ir.Nanos) string {
-	if n < 10_000 {
-		return fmt.Sprintf("%.1f µs", float64(n)/1e3)
-	}
-	if n < 10_000_000 {
-		return fmt.Sprintf("%.0f µs", float64(n)/1e3)
-	}
-	return fmt.Sprintf("%.1f ms", float64(n)/1e6)
-}
+// nanos writes a time as the command line does.
+func nanos(n ir.Nanos) string { return time.Duration(n).Round(time.Microsecond).String() }
