@@ -12,18 +12,62 @@ import (
 const (
 	lowerWork = 1 << 18
 	climbWork = 1 << 16
+	// singlyWork is how many times as much work goes into single changes.
+	singlyWork = 4
 )
 
 // lower goes on from the least peak within host bytes of host memory, and from
 // that within half of them, which has room to copy more. The same choices are
 // carried out within a little less, and whatever is alive at the peak is tried
-// with every other choice.
+// with every other choice, together with what is like it. With recomputation
+// alone tensors are also changed one at a time, from where that starts: that is
+// many more steps, each of which gives up less.
 func (w *path) lower(host, work int64) {
+	first := w.lowest(host)
 	for _, from := range []int64{host / 2, host} {
 		if k := w.lowest(from); k >= 0 {
 			w.lowerFrom(k, host, work)
 		}
 	}
+	if first >= 0 && !w.swap {
+		w.lowerSingly(first, host, work*singlyWork)
+	}
+}
+
+// lowerSingly takes, again and again, the first change for one tensor that
+// lowers the peak or leaves fewer entries at it, and makes nothing wait.
+func (w *path) lowerSingly(k int, host, work int64) {
+	c := slices.Clone(w.rungs[k].Choice)
+	s, err := w.build(c, 0)
+	limit := w.work + w.atMost(work)
+	for err == nil && s != nil && w.work < limit {
+		next := w.lowerOneOf(c, s, host, limit)
+		w.room.free(s)
+		s = next
+	}
+	w.room.free(s)
+}
+
+// lowerOneOf makes such a change to c and returns the schedule, nil if there is
+// none.
+func (w *path) lowerOneOf(c []Choice, s *Schedule, host, limit int64) *Schedule {
+	for _, t := range w.atPeak(s) {
+		had := c[t]
+		for _, k := range w.alternatives(t) {
+			if k == had || w.work >= limit {
+				continue
+			}
+			c[t] = k
+			n, err := w.build(c, 0)
+			if err == nil && n.HostPeak <= host && (n.Peak < s.Peak || n.Peak == s.Peak && n.peaks < s.peaks) {
+				w.add(c, n, 0)
+				return n
+			}
+			w.room.free(n)
+		}
+		c[t] = had
+	}
+	return nil
 }
 
 // lowest is the rung with the least peak within host bytes of host memory, -1

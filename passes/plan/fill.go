@@ -21,16 +21,40 @@ func (w *path) fill(host, work int64) {
 		}
 	}
 	limit, steps := w.work+w.atMost(work), int64(fillSteps)
-	if len(w.p.Ops) > 1024 {
+	large := len(w.p.Ops) > 1024
+	if large {
 		steps = fillSteps / 4
 	}
+	before := least
 	for target := least; target < most && w.work < limit; target = max(target+target/steps, target+1) {
-		for range 4 {
-			if !w.improve(target, host) {
-				break
-			}
+		w.improveAt(target, host)
+		if large && before < target {
+			w.fillBetween(before, target, host, limit)
+		}
+		before = target
+	}
+}
+
+// improveAt makes the fastest plan for a budget faster, a few times over.
+func (w *path) improveAt(target, host int64) {
+	for range 4 {
+		if !w.improve(target, host) {
+			break
 		}
 	}
+}
+
+// fillBetween tries the budgets between two that were tried, the middle first,
+// as long as there is 1/256 of the time to be gained between them.
+func (w *path) fillBetween(low, high, host, limit int64) {
+	slow, fast := w.rungs[w.fastest(low, host)].Time, w.rungs[w.fastest(high, host)].Time
+	if w.work >= limit || (high-low)*2*fillSteps <= low || slow-fast <= fast/256 {
+		return
+	}
+	mid := low + (high-low)/2
+	w.improveAt(mid, host)
+	w.fillBetween(low, mid, host, limit)
+	w.fillBetween(mid, high, host, limit)
 }
 
 // fillSteps is the number of steps of fill between a budget and its double,
