@@ -72,7 +72,11 @@ func writeSplit(t *testing.T, dir string, s splitSubject, k splitCase) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, err := onnxout.Encode(&ir.Program{Graph: base.Graph}, base.Model)
+	unplanned := &ir.Program{Graph: base.Graph, Places: make([]ir.Place, base.Graph.NumValues())}
+	for i := range unplanned.Places {
+		unplanned.Places[i].Buffer = -1
+	}
+	before, err := onnxout.Encode(unplanned, base.Model)
 	if err != nil {
 		t.Fatal(err)
 	}
